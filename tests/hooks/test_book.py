@@ -29,6 +29,7 @@ def commands(made: HookIndex, event: str, *subjects: str) -> list[str]:
 
 
 @pytest.mark.promise("G7")
+@pytest.mark.finding("3F2")
 @pytest.mark.parametrize(
     ("matcher", "fits", "not_fits"),
     [
@@ -37,6 +38,9 @@ def commands(made: HookIndex, event: str, *subjects: str) -> list[str]:
         ("Bash", ["Bash"], ["BashOutput", "bash"]),
         ("Edit|Write", ["Edit", "Write"], ["MultiEdit", "NotebookEdit"]),
         ("Edit | Write", ["Edit", "Write"], ["NotebookEdit"]),
+        ("Edit, Write", ["Edit", "Write"], ["NotebookEdit"]),
+        ("Bash,Edit | Write,", ["Bash", "Edit", "Write"], ["", "NotebookEdit"]),
+        (" ", ["Bash"], []),
         ("general-purpose", ["general-purpose"], ["my-general-purpose"]),
         ("Notebook.*", ["NotebookEdit"], ["Edit"]),
         ("mcp__memory__.*", ["mcp__memory__read"], ["mcp__other__read"]),

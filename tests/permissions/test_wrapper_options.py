@@ -119,3 +119,48 @@ def test_a_prefix_rule_that_names_wrapper_and_program_answers_for_both_and_no_mo
     assert (
         scratch.run("timeout 5 npm run build:deploy", allow=["Bash(timeout 5 npm run build:*)"]).verdict is Verdict.ASK
     )
+
+
+RUNNERS = """
+npx
+pnpx
+bunx
+bun x
+uvx
+uv run
+npm exec
+npm x
+pnpm exec
+pnpm dlx
+yarn dlx
+poetry run
+pipenv run
+pipx run
+bundle exec
+timeout 5
+time
+nohup
+nice -n 5
+sudo
+"""
+
+
+@pytest.mark.finding("3F3")
+@pytest.mark.parametrize("runner", RUNNERS.strip().splitlines())
+def test_a_prefix_rule_for_a_runner_and_its_program_has_the_limits_of_the_program(scratch, runner):
+    rule = [f"Bash({runner} tsc:*)"]
+    assert scratch.run(f"{runner} tsc --noEmit", allow=rule).verdict is Verdict.ALLOW
+    for line in ("tsc --outDir x", "eslint .", "tsc --noEmit; rm a.py", "tsc --noEmit > a.py"):
+        assert scratch.run(f"{runner} {line}", allow=rule).verdict is Verdict.ASK, line
+    exact = f"{runner} tsc --outDir x"
+    assert scratch.run(exact, allow=[f"Bash({exact})"]).verdict is Verdict.ALLOW
+    for word in ("deny", "ask"):
+        verdict = scratch.run(exact, allow=[f"Bash({exact})"], **{word: ["Bash(tsc:*)"]}).verdict
+        assert str(verdict).lower() == word
+
+
+@pytest.mark.finding("3F3")
+def test_a_deny_rule_holds_for_the_command_in_a_container(scratch):
+    line = "docker exec -it web git push"
+    assert scratch.run(line, allow=["Bash(docker exec:*)"], deny=["Bash(git push:*)"]).verdict is Verdict.DENY
+    assert scratch.run("docker exec web ls", allow=["Bash(docker exec web ls:*)"]).verdict is Verdict.ALLOW

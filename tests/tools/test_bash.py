@@ -11,6 +11,7 @@ import pytest
 from teamwright.agent.background_jobs import BackgroundJobs, Job
 from teamwright.processes.process_tree import list_processes
 from teamwright.protocol.errors import LimitExceeded, UsageError
+from teamwright.teams.subagents.run_reports import job_end_notice
 from teamwright.tools.shell.bash import Bash, BashInput
 from teamwright.tools.shell.bash_settings import BashSettings
 from tests.support.waits import WAIT_S, wait_until
@@ -225,9 +226,37 @@ async def test_what_a_command_leaves_running_becomes_a_job_and_the_call_returns(
     assert job.state == "stopped" and not [row for row in list_processes() if row.group == job.pid]
 
 
+@pytest.mark.finding("3F8")
+async def test_what_a_command_left_without_our_pipe_is_a_job_until_it_ends(bash, jobs, ctx, work):
+    os.mkfifo(work / "go")
+    ended: asyncio.Queue[Job] = asyncio.Queue()
+    jobs.follow_ends(ended.put_nowait)
+    for more in ({}, {"run_in_background": True}):
+        await bash.run(call("nohup sh -c 'read x < go' >/dev/null 2>&1 &", **more), ctx)
+        [job] = jobs.running()
+        async with asyncio.timeout(WAIT_S):
+            await asyncio.to_thread((work / "go").write_text, "on\n")
+            assert await ended.get() is job and job.state == "completed"
+
+
+@pytest.mark.finding("3F8")
+async def test_a_timeout_ends_a_background_command_and_its_notice_says_so(bash, jobs, ctx):
+    ended: asyncio.Queue[Job] = asyncio.Queue()
+    jobs.follow_ends(ended.put_nowait)
+    await bash.run(call("exec sleep 600", timeout=1, run_in_background=True), ctx)
+    async with asyncio.timeout(WAIT_S):
+        job = await ended.get()
+    assert (job.state, job.timed_out_s) == ("stopped", 1) and "its time limit of 1 s" in job_end_notice(job)
+    assert not lives(job.pid)
+
+
 @pytest.mark.promise("F62")
-async def test_what_a_command_left_without_our_pipe_ends_with_the_session(bash, jobs, ctx):
-    result = await bash.run(call("sleep 600 >/dev/null 2>&1 & echo $!"), ctx)
+async def test_a_daemon_that_a_command_left_ends_with_the_session(ctx, tmp_path):
+    jobs = BackgroundJobs(session=tmp_path / "session")
+    result = await Bash(jobs).run(
+        call("setsid sh -c 'echo $$ > pid; exec sleep 600' >/dev/null 2>&1 & until [ -s pid ]; do :; done; cat pid"),
+        ctx,
+    )
     pid = int(result.content.split("\n")[0])
     assert jobs.list() == [] and "until the session ends" in result.content and lives(pid)
     await jobs.close()

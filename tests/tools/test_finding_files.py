@@ -266,3 +266,88 @@ def test_any_text_is_a_pattern_and_is_matched_in_time(pattern, path):
 def test_a_name_matches_itself_at_any_depth_and_nothing_longer(name):
     matcher = compile_globs([name])
     assert matcher.match(name) and matcher.match(f"x/y/{name}") and not matcher.match(f"{name}z")
+
+
+# ── an empty answer is true ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def odd_tree(work):
+    """Names with brackets, tracked files below ignored patterns, links to directories, an ignored submodule."""
+    put(
+        work,
+        **{
+            ".gitignore": "lib/\nvendor/\n",
+            "app/[slug]/page.tsx": "SLUG\n",
+            "app/s/page.tsx": "PLAIN\n",
+            "{{cookie}}/a.py": "BRACES\n",
+            "front/lib/utils.ts": "TRACKED\n",
+            "front/lib/other.ts": "UNTRACKED\n",
+            "shared/u.ts": "LINKED\n",
+            "vendor/sub/c.ts": "INNER\n",
+        },
+    )
+    (work / "src").mkdir()
+    (work / "src/shared").symlink_to("../shared")
+    git = ("git", "-c", "user.name=n", "-c", "user.email=a@b.c")
+    for place in (work / "vendor/sub", work):
+        subprocess.run([*git, "init", "-q"], cwd=place, check=True)
+        subprocess.run([*git, "add", "-A"], cwd=place, check=True)
+        if place == work:
+            subprocess.run([*git, "add", "-f", "front/lib/utils.ts", "vendor/sub"], cwd=place, check=True)
+        subprocess.run([*git, "commit", "-qm", "i"], cwd=place, check=True)
+    return work
+
+
+@pytest.mark.finding("3F5")
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("app/[slug]/page.tsx", ["app/[slug]/page.tsx"]),
+        ("./app/[slug]/page.tsx", ["app/[slug]/page.tsx"]),
+        ("app/[slug]/**", ["app/[slug]/page.tsx"]),
+        ("**/[slug]/*.tsx", ["app/[slug]/page.tsx", "app/s/page.tsx"]),
+        ("app/[s]/page.tsx", ["app/s/page.tsx"]),
+        ("{{cookie}}/*.py", ["{{cookie}}/a.py"]),
+        ("front/**/*.ts", ["front/lib/utils.ts"]),
+        ("front/lib/*.ts", ["front/lib/other.ts", "front/lib/utils.ts"]),
+        ("src/shared/*.ts", ["src/shared/u.ts"]),
+        ("src/shared/u.ts", ["src/shared/u.ts"]),
+        ("**/c.ts", ["vendor/sub/c.ts"]),
+    ],
+)
+async def test_glob_finds_what_is_there(odd_tree, ctx, pattern, found):
+    result = await Glob().run(GlobInput(pattern=pattern), ctx)
+    assert sorted(result.content.split("\n")) == found
+
+
+@pytest.mark.finding("3F5")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"pattern": "SLUG", "glob": "app/[slug]/*.tsx"}, "app/[slug]/page.tsx"),
+        ({"pattern": "TRACKED"}, "front/lib/utils.ts"),
+        ({"pattern": "TRACKED", "type": "ts"}, "front/lib/utils.ts"),
+        ({"pattern": "TRACKED", "glob": "*.ts"}, "front/lib/utils.ts"),
+        ({"pattern": "INNER"}, "vendor/sub/c.ts"),
+        ({"pattern": "LINKED"}, "shared/u.ts"),
+    ],
+)
+async def test_grep_finds_what_is_there(odd_tree, ctx, engine, given, found):
+    result = await Grep(engine).run(GrepInput(**given), ctx)
+    assert result.content == found
+
+
+@pytest.mark.finding("3F5")
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_an_empty_answer_names_what_was_left_out_and_only_that(odd_tree, ctx, engine):
+    missed = (await Glob().run(GlobInput(pattern="*.none"), ctx)).content
+    grepped = (await Grep(engine).run(GrepInput(pattern="NOWHERE"), ctx)).content
+    for text in (missed, grepped):
+        assert "what git ignores (front/lib/, vendor/), links to directories (src/shared)" in text
+    whole = {"path": "app"}
+    missed = (await Glob().run(GlobInput(pattern="*.none", **whole), ctx)).content
+    grepped = (await Grep(engine).run(GrepInput(pattern="NOWHERE", **whole), ctx)).content
+    assert missed == f"No file matches *.none in {odd_tree / 'app'}."
+    assert grepped == "Nothing found in text files."

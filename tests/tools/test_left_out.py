@@ -224,4 +224,4 @@ async def test_both_engines_leave_out_exactly_what_could_not_be_read(ctx, tmp_pa
     for engine in dict.fromkeys(("", RG)):
         text = await told(Grep(engine), ctx, judge, pattern=SECRET)
         shown = {str(work / line) for line in text.split("\n") if line[:1] != "[" or line.startswith("[a]")}
-        assert shown - {str(work / "Nothing found. (What git ignores and what is no text is left out.)")} == may
+        assert shown - {str(work / "Nothing found in text files.")} == may

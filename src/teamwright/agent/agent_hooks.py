@@ -7,7 +7,7 @@ of a tool call and on the package `hooks`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +137,7 @@ class AgentHooks(Struct, eq=False, weakref=True):
 
     def _wrap_step(self, inner: Step) -> Step:
         async def step(call: PreparedCall) -> ToolResult:
-            before = await self._fire_before(call)
+            before, changed = await self._with_file(call, self._fire_before(call))
             if before.halted or before.permission == DENY or before.blocked:
                 return self._refuse(call, before)
             if before.input is not None and (problem := revise_input(call, before.input)) is not None:
@@ -145,18 +145,26 @@ class AgentHooks(Struct, eq=False, weakref=True):
             call.hook_answer = before.permission if before.permission in {ALLOW, ASK} else ""
             call.hook_reason = before.permission_reason
             result = await self._run_call(inner, call)
-            notes = [*_change_notes(before), *before.contexts]
+            notes = [*_change_notes(before), *changed, *before.contexts]
             if call.denied:
                 return _with_notes(result, notes)
-            after = await (
-                self._fire_failure(call, _result_text(result)) if result.is_error else self._fire_after(call, result)
-            )
+            failed = result.is_error
+            fired = self._fire_failure(call, _result_text(result)) if failed else self._fire_after(call, result)
+            after, changed = await self._with_file(call, fired)
+            notes += changed
             if after.blocked:
                 notes.append(f"A hook that ran after this call says: {after.reason}")
             noted_result = _with_notes(result, [*notes, *after.contexts])
             return replace(noted_result, ends_turn=True) if after.halted else noted_result
 
         return step
+
+    async def _with_file(self, call: PreparedCall, hooks: Awaitable[HookOutcome]) -> tuple[HookOutcome, list[str]]:
+        """Run hooks of a call. What they do to its file belongs to the call; return the note about it too."""
+        take_over = call.tool.watch_hooks(call.input, call.ctx)
+        outcome = await hooks
+        note = take_over() if take_over is not None else ""
+        return outcome, [note] if note else []
 
     async def _run_call(self, inner: Step, call: PreparedCall) -> ToolResult:
         """Run the call. A cancelled or failed call runs its hooks too; their output is not delivered."""

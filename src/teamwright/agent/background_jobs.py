@@ -23,7 +23,8 @@ from teamwright.agent.job_journal import Job, JobJournal, all_jobs, omit_command
 from teamwright.processes.orphans import Orphan, end_orphans
 from teamwright.processes.process_records import ProcessRecords
 from teamwright.protocol.errors import LimitExceeded, UsageError
-from teamwright.protocol.ids import job_id
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, job_id
+from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.timestamps import now_ms
 from teamwright.protocol.unknown_names import did_you_mean
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 _TAIL = 4_000
 """Characters of a job's output that are kept in memory; the file has all of it."""
+
+_SHOWN = 200
+"""Characters of a command that are shown."""
 
 _MAX_ENDED = 200
 """The number of ended jobs that can still be read."""
@@ -71,6 +75,7 @@ class BackgroundJobs:
         self._session = session
         self._journal = JobJournal(session, redact) if session is not None else None
         self._orphan_cleanup: asyncio.Task[list[Orphan]] | None = None
+        self._redact = redact
         self._max_running = max_running
         self._grace_s = grace_s
         self._jobs: dict[str, Job] = {}
@@ -89,8 +94,18 @@ class BackgroundJobs:
         """Call `follower` when all jobs have ended in `close`."""
         self._close_followers = (*self._close_followers, follower)
 
-    def start(self, command: ProcessCommand, *, owner: str, scratch: Path, text: str, description: str = "") -> Job:
-        """Start a job. `text` is the command as shown to people; its output goes to `<scratch>/<id>.output`.
+    def start(
+        self,
+        command: ProcessCommand,
+        *,
+        owner: str,
+        scratch: Path,
+        text: str,
+        description: str = "",
+        timeout_s: float | None = None,
+    ) -> Job:
+        """Start a job. `text` is the command as shown to people; its output goes to `<scratch>/<id>.output`. It is
+        stopped after `timeout_s` seconds.
 
         Raises LimitExceeded when too many jobs run, OSError when the command cannot be started.
         """
@@ -107,14 +122,15 @@ class BackgroundJobs:
         except OSError:
             output.close()
             raise
-        return self._add(Job(name, owner, text, file, process.pid, now_ms(), description), process, output)
+        return self._add(Job(name, owner, text, file, process.pid, now_ms(), description), process, output, timeout_s)
 
     def adopt(self, process: Process, output: ProcessOutput, *, owner: str, text: str) -> Job | None:
         """Make a job of the processes that a foreground command left running; `output` continues in its file.
 
-        Return None when no process has its pipe. Such processes are only recorded, and ended with their owner.
+        Return None when all of them are daemons: they closed the output and left the command's process group. They are
+        only recorded, and ended with their owner.
         """
-        if process.is_silent:
+        if process.is_silent and not process.has_group:
             self._remember(owner, process)
             return None
         output.start_file()
@@ -181,6 +197,18 @@ class BackgroundJobs:
         """Return all jobs, of one owner if given, oldest first."""
         return [job for job in self._jobs.values() if owner is None or job.owner == owner]
 
+    def running(self, owner: str | None = None) -> list[Job]:
+        """Return the running jobs, of one owner if given, oldest first."""
+        return [job for job in self.list(owner) if job.state == "running"]
+
+    def running_lines(self) -> tuple[str, ...]:
+        """Return a line for each running job: its owner, its id, and the command without secrets."""
+        return tuple(map(self._line, self.running()))
+
+    def _line(self, job: Job) -> str:
+        text = " ".join(self._redact(job.command).split())
+        return f"{LEAD_ALIAS if job.owner == LEAD else job.owner}'s command {job.id}: {text[:_SHOWN]}"
+
     def get(self, name: str) -> Job:
         """Return the job with this id. Raises UsageError with the nearest id."""
         job = self._jobs.get(name)
@@ -218,9 +246,8 @@ class BackgroundJobs:
         remains = [process for whose, process in self._left_running if owner in {None, whose}]
         self._left_running = [one for one in self._left_running if one[1] not in remains]
         async with asyncio.TaskGroup() as group:
-            for job in self.list(owner):
-                if job.state == "running":
-                    group.create_task(self.stop(job.id))
+            for job in self.running(owner):
+                group.create_task(self.stop(job.id))
             for process in remains:
                 group.create_task(process.terminate(self._grace_s))
 
@@ -242,7 +269,7 @@ class BackgroundJobs:
         return name
 
     def _check_room(self) -> None:
-        running = [job for job in self.list() if job.state == "running"]
+        running = self.running()
         if self._closed or len(running) >= self._max_running:
             raise LimitExceeded(
                 "limit",
@@ -251,19 +278,26 @@ class BackgroundJobs:
                 note="nothing was started",
             )
 
-    def _add(self, job: Job, process: Process, output: ProcessOutput) -> Job:
+    def _add(self, job: Job, process: Process, output: ProcessOutput, timeout_s: float | None = None) -> Job:
         self._forget_oldest()
         self._jobs[job.id] = job
         if self._journal is not None:
             self._journal.record_start(job)
         self._processes[job.id] = (process, output)
-        self._watchers[job.id] = asyncio.create_task(self._watch(job, process), name=f"job {job.id}")
+        self._watchers[job.id] = asyncio.create_task(self._watch(job, process, timeout_s), name=f"job {job.id}")
         return job
 
-    async def _watch(self, job: Job, process: Process) -> None:
+    async def _watch(self, job: Job, process: Process, timeout_s: float | None) -> None:
         adopted = process.exited.is_set()
-        await process.exited.wait()
-        await process.wait_until_silent()
+        try:
+            async with time_limit(timeout_s):
+                await process.exited.wait()
+                await process.wait_until_silent()
+                await process.wait_for_group()
+        except TimeoutError:
+            job.timed_out_s = timeout_s or 0.0
+            await self.stop(job.id)
+            return
         job.exit_code = None if adopted else process.exit_code
         if job.state == "running":
             self._finish(job)

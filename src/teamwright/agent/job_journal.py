@@ -42,6 +42,8 @@ class Job(Struct):
     state: JobState = "running"
     exit_code: int | None = None
     seconds: float = 0.0
+    timed_out_s: float = 0.0
+    """The time limit in seconds that ended it; 0 when none did."""
 
     @property
     def key(self) -> str:

@@ -289,6 +289,12 @@ class Tool(Generic[Input]):
         """
         return HARMLESS
 
+    def watch_hooks(self, call: Input, ctx: ToolContext) -> Callable[[], str] | None:
+        """Return a function to call after hooks of this call have run: it takes over what they did to the call's file,
+        and returns a note for the model, or an empty text. None when the call changes no file.
+        """
+        return None
+
     async def run(self, call: Input, ctx: ToolContext) -> ToolResult:
         """Run the call. Raises only `CancelledError` and TeamwrightError (which becomes its `for_model()`)."""
         raise AssertionError(f"{type(self).__name__} has no run")

@@ -16,6 +16,7 @@ from typing import Any, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from teamwright.config.dead_guards import find_dead_hook
 from teamwright.hooks.hook_index import HookSpec, parse_hooks
 from teamwright.protocol.errors import UsageError
 from teamwright.skills.skill_search import SKILL_FILE
@@ -184,6 +185,7 @@ class _PluginReader:
             found, lines = parse_hooks(value, str(file))
             hooks += found
             warnings += lines
+            warnings += [f"{file}: a hook of {hook.event}: {dead}" for hook in found if (dead := find_dead_hook(hook))]
         return tuple(hooks), tuple(warnings)
 
     def _servers(self) -> dict[str, Any]:

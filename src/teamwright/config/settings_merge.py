@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from teamwright.config.dead_guards import find_dead_hook, find_dead_rule
 from teamwright.config.mcp_settings import KEYS as SERVER_KEYS
 from teamwright.config.mcp_settings import McpSettingsReader
 from teamwright.config.project_runs import bind_hook, hook_files
@@ -223,6 +224,9 @@ class SettingsMerge:
                 self.bad_rule(layer, name, problem)
             else:
                 self.rules += found
+                if dead := "; ".join(filter(None, map(find_dead_rule, found))):
+                    self.parts.last.set_state("broken", dead)
+                    self.warnings.append(f"{layer.path}: the rule {text[:60]!r} of {name} never applies: {dead}")
                 self.origins[f"{name} {text}"] = str(layer.path)
 
     def bad_rule(self, layer: SettingsLayer, name: str, problem: UsageError) -> None:
@@ -279,6 +283,9 @@ class SettingsMerge:
                 continue
             root, is_projects = self.trust.root, layer.origin.of_repository
             hook = replace(entry.hook, source=str(layer.path))
+            if dead := find_dead_hook(hook):
+                noted.set_state("broken", dead)
+                self.warnings += [f"{layer.path}: a hook of {hook.event}: {dead}"] if heeded else []
             trusted = hook_entry(layer, root, hook) if is_projects else None
             if trusted is not None and not self.trust.allows(trusted):
                 noted.set_state("needs trust")

@@ -77,7 +77,7 @@ _TOOL_EVENTS = frozenset({PRE_TOOL, POST_TOOL, TOOL_FAILURE, PERMISSION})
 
 SHELLS = ("bash", "powershell")
 
-_PLAIN = re.compile(r"[\w\- |]*")
+_PLAIN = re.compile(r"[\w\- |,]*")
 _CONDITION = re.compile(r"[A-Za-z_][\w-]*\*?(?:\(.+\))?", re.DOTALL)
 _COMMON_KEYS = frozenset({"type", "if", "timeout", "async", "statusMessage", "description", "name", "once"})
 _COMMAND_KEYS = frozenset({"command", "args", "shell", "asyncRewake", "rewakeMessage", "rewakeSummary", "sandbox"})
@@ -156,20 +156,26 @@ Matcher: TypeAlias = Callable[[str], bool]
 
 
 def compile_matcher(text: str) -> Matcher:
-    """Return the matcher of a text: everything (`*` or empty), names (`Edit|Write`), else a regular expression.
+    """Return the matcher of a text: everything (`*` or empty), names (`Edit|Write`, `Edit, Write`), else a regular
+    expression.
 
     Names match whole, an expression anywhere. Raises ValueError for an invalid expression.
     """
-    if text in {"", "*"}:
+    if text.strip() in {"", "*"}:
         return lambda _: True
-    if _PLAIN.fullmatch(text):
-        names = frozenset(part.strip() for part in text.split("|"))
-        return names.__contains__
+    if (names := matcher_names(text)) is not None:
+        return frozenset(names).__contains__
     try:
         found = re.compile(text).search
     except (re.error, OverflowError, RecursionError) as problem:
         raise ValueError(str(problem)) from None
     return lambda name: found(name) is not None
+
+
+def matcher_names(text: str) -> list[str] | None:
+    """Return the names that a matcher lists; None when it is an expression, or matches everything."""
+    names = [name for part in re.split(r"[|,]", text) if (name := part.strip())]
+    return names if names and _PLAIN.fullmatch(text) else None
 
 
 class ParsedHook(Struct, frozen=True):

@@ -19,13 +19,16 @@ from teamwright.processes.agent_command_detection import AGENT_VARIABLE, with_ma
 from teamwright.processes.confinement import Child, Confinement, ProcessStart, start_unconfined
 from teamwright.processes.process_output import OutputPipe, ProcessOutput, Sink, StdinWriter
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessPurpose, ProcessRecord, ProcessRecords
-from teamwright.processes.process_tree import MARK_VARIABLE, ProcessSnapshot, ProcessTree, new_mark
+from teamwright.processes.process_tree import MARK_VARIABLE, ProcessInfo, ProcessSnapshot, ProcessTree, new_mark
 from teamwright.protocol.time_limit import time_limit
 
 DRAIN_S = 0.25
 """Seconds that a pipe may stay open after its process ended."""
 
 _REAP_S = 1.0
+
+_LOOK_S = 0.5
+"""Seconds between two looks at the processes of a job, on systems without an event for their end."""
 
 
 class ProcessCommand(Struct, frozen=True):
@@ -161,6 +164,23 @@ class Process:
         for pipe in self._pipes:
             await pipe.ended.wait()
 
+    @property
+    def has_group(self) -> bool:
+        """True while a process of its group lives. A daemon (`setsid`) has left the group."""
+        return _exists(self.pid) and self._group_member() is not None
+
+    async def wait_for_group(self) -> None:
+        """Wait, after its end, until no process of its group lives. Daemons are not waited for."""
+        while _exists(self.pid) and (member := self._group_member()) is not None:
+            await wait_for_end(member.pid)
+
+    def _group_member(self) -> ProcessInfo | None:
+        try:
+            look = ProcessSnapshot(self.pid)
+        except (OSError, subprocess.SubprocessError):  # the processes cannot be listed
+            return None
+        return next((row for row in self.tree.members(look) if row.group == self.pid), None)
+
     def has_left_running(self) -> bool:
         """Return True when the process ended and a process of its tree did not. If none is left, its record is
         removed.
@@ -243,6 +263,22 @@ class Process:
         self.moved_to_background.set()
         if self._closed:  # killed by a caller that could not wait
             self.has_left_running()
+
+
+async def wait_for_end(pid: int) -> None:
+    """Wait until the process of this pid has ended; it need not be a child of this process."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):  # it has ended, or the system gives no event at the end of another's child
+        await asyncio.sleep(_LOOK_S)
+        return
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
 
 
 async def wait_or_terminate(process: Process, *, timeout_s: float, grace_s: float = 2.0) -> bool:

@@ -85,7 +85,7 @@ SLUGS: dict[str, Slug] = {
     "worktree-refused": Slug(1, 409, "A worktree or the integration branch is in a state that forbids the change."),
     "untrusted": Slug(3, 403, "The repository has not been trusted by a person."),
     "failed": Slug(1, 500, "The run failed."),
-    "cut-off": Slug(5, 504, "The run ended with members cut off."),
+    "cut-off": Slug(5, 504, "The run ended with members or background commands cut off."),
     "strict": Slug(5, 409, "With --strict: a request was denied, a member failed, or a task stayed open."),
     "interrupted": Slug(130, 499, "Interrupted; everything was saved."),
     "terminated": Slug(143, 499, "Terminated; everything was saved."),

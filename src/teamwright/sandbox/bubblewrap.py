@@ -5,7 +5,6 @@ Each command gets a view of the file system that is made from its policy. Depend
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from teamwright.sandbox.command_limits import CommandLimits
 from teamwright.sandbox.command_policy import REPLACED
 from teamwright.sandbox.mount_check import with_mount_check
 from teamwright.sandbox.network_proxy import NetworkRoute
+from teamwright.sandbox.owner_capabilities import kept_capabilities
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside, parents_below
 from teamwright.sandbox.probe_run import runs_under
 from teamwright.sandbox.process_limits import with_limits
@@ -40,9 +40,6 @@ _KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "
 
 _CONFIGURATIONS = frozenset({"config", "config.worktree"})
 """Names of protected files by which git runs programs."""
-
-_OWNER_CAPABILITIES = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
-"""Capabilities of a superuser who works in files of another user."""
 
 
 class BubblewrapAbilities(Struct, frozen=True):
@@ -164,9 +161,8 @@ class Bubblewrap(Struct, frozen=True):
         return "--unshare-user" in self._user_options()
 
     def _user_options(self) -> list[str]:
-        if os.geteuid() == 0 and _has_foreign_owner(self.policy.writable | self.policy.readable):
-            # Root of a container works in a project of another user: without these it could not change a file there.
-            return [part for name in _OWNER_CAPABILITIES for part in ("--cap-add", name)]
+        if kept := kept_capabilities(self.policy):
+            return [part for name in kept for part in ("--cap-add", name)]
         if not self.abilities.user_namespace:
             return []
         options = ["--unshare-user"]
@@ -186,14 +182,6 @@ def _memory_file(content: bytes) -> int:
     os.write(descriptor, content)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
-
-
-def _has_foreign_owner(paths: Iterable[str]) -> bool:
-    for path in paths:
-        with contextlib.suppress(OSError):
-            if os.stat(path).st_uid != os.geteuid():
-                return True
-    return False
 
 
 def _reading_view(policy: SandboxPolicy) -> list[str]:

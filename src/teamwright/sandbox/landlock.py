@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from teamwright.processes.confinement import Child, ProcessStart
 from teamwright.sandbox.command_limits import CommandLimits
 from teamwright.sandbox.network_proxy import NetworkRoute
+from teamwright.sandbox.owner_capabilities import kept_capabilities
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy
 from teamwright.sandbox.probe_run import runs_under
 from teamwright.sandbox.process_limits import OOM_SCORE, with_limits
@@ -75,13 +76,14 @@ def landlock_version() -> int:
 
 class Restrictions(Struct, frozen=True):
     """The restrictions of one program: `attributes` of a ruleset (linux/landlock.h), paths with rights, TCP ports to
-    which it may connect, and a filter of system calls (seccomp(2)).
+    which it may connect, a filter of system calls (seccomp(2)), and the numbers of the capabilities that it keeps.
     """
 
     attributes: bytes
     rules: Sequence[tuple[str, int]]
     ports: Sequence[int]
     filter: bytes
+    capabilities: frozenset[int] = frozenset()
 
 
 def start_restricted(restrictions: Restrictions, start: ProcessStart, descriptors: Sequence[int] = ()) -> Child:
@@ -123,7 +125,7 @@ def _start_in_thread(
     outcome: list[subprocess.Popen[bytes] | BaseException],
 ) -> None:
     try:
-        _restrict_thread(ruleset, restrictions.filter)
+        _restrict_thread(ruleset, restrictions)
         outcome.append(
             subprocess.Popen(
                 start.argv,
@@ -188,13 +190,15 @@ def _open_without_links(path: str) -> int:
     return -1
 
 
-def _restrict_thread(ruleset: int, program: bytes) -> None:
+def _restrict_thread(ruleset: int, restrictions: Restrictions) -> None:
     """Restrict the calling thread: capabilities, files, the network, and system calls. Raises OSError."""
+    program, kept = restrictions.filter, restrictions.capabilities
     for number in range(64):
-        if _LIBC.prctl(_DROP_FROM_BOUNDING_SET, number, 0, 0, 0) != 0:
+        if number not in kept and _LIBC.prctl(_DROP_FROM_BOUNDING_SET, number, 0, 0, 0) != 0:
             break
     if os.geteuid() == 0:
-        _check(_LIBC.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)))
+        mask = sum(1 << number for number in kept)
+        _check(_LIBC.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), struct.pack("IIIIII", mask, mask, 0, 0, 0, 0)))
     _check(_LIBC.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check(_LIBC.syscall(_RESTRICT_SELF, ruleset, 0))
     if program:
@@ -247,6 +251,7 @@ class Landlock(Struct, frozen=True):
             [(path, access & files) for path, access in self.rules()],
             [self.route.port] if self.route is not None else [],
             filter_program(self.filter_choice()) if is_filter_known() else b"",
+            frozenset(kept_capabilities(self.policy).values()),
         )
 
     def environment(self, start: ProcessStart) -> dict[str, str]:

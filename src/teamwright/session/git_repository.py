@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shlex
 import signal
 import subprocess
@@ -56,6 +57,29 @@ def repository_at(path: Path) -> Repository | None:
             note="nothing was started",
         )
     return Repository(top, top.name or "repository", head.output.strip() if head.ok else "")
+
+
+def foreign_owner_warnings(path: Path) -> tuple[str, ...]:
+    """Return a line about a repository that git refuses to read because it belongs to another user; none elsewhere."""
+    found = find_git_dir(path)
+    try:
+        owner = -1 if found is None else os.stat(found[0]).st_uid
+    except OSError:
+        owner = -1
+    if found is None or owner in {-1, os.geteuid()}:
+        return ()
+    top = str(found[0])
+    if "dubious ownership" not in run_git(found[0], "rev-parse", "--git-dir").errors:
+        return ()
+    fix = f"git config --global --add safe.directory {shlex.quote(top)}"
+    return (f"git refuses to read {top}, which belongs to {_user_name(owner)}; to allow it: {fix}",)
+
+
+def _user_name(number: int) -> str:
+    try:
+        return f"{pwd.getpwuid(number).pw_name} (user {number})"
+    except KeyError:
+        return f"user {number}"
 
 
 def _no_git() -> CannotStart:

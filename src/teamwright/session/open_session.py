@@ -47,6 +47,7 @@ from teamwright.session.factory.process_components import (
 )
 from teamwright.session.factory.session_worktree import enter_session_worktree
 from teamwright.session.factory.team_factory import make_team
+from teamwright.session.git_repository import foreign_owner_warnings
 from teamwright.session.integration_of_members import SessionIntegration
 from teamwright.session.lookup.saved_sessions import SessionView, save_title
 from teamwright.session.member_process.member_processes import MemberProcesses
@@ -159,7 +160,8 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
 def _warnings(context: SessionContext, agent_factory: AgentFactory, unserved: Sequence[str]) -> tuple[str, ...]:
     """Return the ignored parts of the configuration, a line each."""
     settings, kinds = context.settings.warnings, agent_factory.resolver.warnings()
-    lines = (*trust_warnings(context), *settings, *unserved, *kinds, *shelf_warnings(agent_factory.toolset.shelf))
+    git = foreign_owner_warnings(context.cwd)
+    lines = (*trust_warnings(context), *git, *settings, *unserved, *kinds, *shelf_warnings(agent_factory.toolset.shelf))
     return tuple(dict.fromkeys(lines))  # a warning of an agent type is also an event of the lead's creation
 
 

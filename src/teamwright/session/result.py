@@ -35,7 +35,7 @@ _LARGER = {
 
 _UNDONE = {
     "failed": ("failed", "the run failed"),
-    "cut_off": ("cut-off", "the run ended with members cut off"),
+    "cut_off": ("cut-off", "the run ended with work cut off"),
     "cancelled": ("interrupted", "the run was cancelled"),
 }
 """Slug and sentence of an ending without an error."""

@@ -42,7 +42,7 @@ from teamwright.session.result import MemberResult, Result, Stop, TaskResult, ju
 from teamwright.session.run_counts import RunCounts
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.file_lease import Lease
-from teamwright.teams.lead_agent import NEXT_STEP_TEXT, Lead
+from teamwright.teams.lead_agent import NEXT_STEP_TEXT, CommandWait, Lead
 from teamwright.teams.mailbox.ping_pong_guard import has_held_mail
 from teamwright.teams.resume_result import ResumeResult
 from teamwright.teams.shutdown_deadlines import ShutdownDeadlines
@@ -92,19 +92,23 @@ class Session(Struct):
         """
         # The answer to an earlier prompt does not count for this one; without a prompt it is the only text.
         self.lead.begin_run("" if prompt else self.lead.agent.conversation.text_since(0))
-        begun = self.lead.agent.conversation.message_count
-        output: ReadOutput | None = None
         if (form := self.options.output) is not None:
             from teamwright.session.structured_output import with_request  # loaded only for runs with a schema
 
             prompt = with_request(self.lead, prompt, form)
         if prompt:
             self.lead.add_prompt(prompt)
+        return await self._run_until_done()
+
+    async def _run_until_done(self, commands: CommandWait | None = None) -> Result:
+        """Run turns until the team is done, and with `commands` until these have ended; return the result."""
+        begun, form = self.lead.agent.conversation.message_count, self.options.output
+        output: ReadOutput | None = None
         minutes = self.agent_factory.budget_tracker.budget.minutes
         cap: asyncio.Timeout | None = None
         try:
             async with time_limit(None if minutes is None else max(0.0, minutes * 60 - self._elapsed())) as cap:
-                end = await self.lead.run_until_done(self.has_open_tasks)
+                end = await self.lead.run_until_done(self.has_open_tasks, commands)
                 if form is not None:
                     from teamwright.session.structured_output import read_output
 
@@ -168,12 +172,20 @@ class Session(Struct):
         return result
 
     async def end_members(self, result: Result) -> Result:
-        """End the members; return the result with the names of those that were cut off at work.
+        """Wait for background commands, then end the members; return the result with what was cut off at work.
 
+        A run that is done waits for the background commands of the lead and the members, up to `agents.jobs_wait_s`
+        after the last turn. Those that still run are cut off, and so are those of any other run.
         After a run that is done members end, unless a task is open, the ping-pong guard keeps mail, or a member owes a
         turn that its model's service refused. After any other run they keep their places, without shutdown requests.
         While a task is open, a member that crashed or was stopped at work counts as cut off too.
         """
+        if result.stop == "done" and (running := self.running_commands()):
+            patience_s = self.agents.settings.jobs_wait_s
+            text = f"waiting for background commands, {patience_s:g} s at most: {'; '.join(running)}"
+            self.log.emit(Notice(member=LEAD, text=text))
+            result = await self._run_until_done(CommandWait(self.running_commands, patience_s))
+        self.note_cut_off_commands()
         if result.stop == "done":
             owes = any(teammate.owes_turn for teammate in self.team.running_members)
             await self.finish(keep=owes or await has_held_mail(self.team) or await self.has_open_tasks())
@@ -182,6 +194,15 @@ class Session(Struct):
         if self.tally.stopped_at_work and await self.has_open_tasks():
             self.cut_off += sorted(self.tally.stopped_at_work - set(self.cut_off))
         return judged(replace(result, **await self._figures()))
+
+    def note_cut_off_commands(self) -> None:
+        """Note that the run ends while these background commands are at work."""
+        self.cut_off += self.running_commands()
+
+    def running_commands(self) -> tuple[str, ...]:
+        """Return a line for each background command of the lead, its members and their sub-agents that runs."""
+        elsewhere = (line for teammate in self.team.running_members for line in teammate.process_commands)
+        return (*self.jobs.running_lines(), *elsewhere)
 
     async def _figures(self) -> dict[str, Any]:
         """Return the fields of a result that change until the members have ended."""

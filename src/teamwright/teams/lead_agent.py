@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -29,6 +30,7 @@ from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS, escape_tags
+from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.timestamps import iso_time
 from teamwright.protocol.usage import Usage
 from teamwright.teams.team import SessionTeam
@@ -48,6 +50,13 @@ _OPEN_WORK_TEXT = (
     "Answer the plans that wait for you. Give each open task to a teammate or do it yourself. Delete a task that is no "
     "longer wanted. Then give the user the result."
 )
+
+
+class CommandWait(Struct, frozen=True):
+    """The background commands that a run waits for. `running` returns a line for each, `patience_s` bounds a wait."""
+
+    running: Callable[[], Sequence[str]]
+    patience_s: float
 
 
 class Lead(Struct):
@@ -220,14 +229,17 @@ class Lead(Struct):
             )
             return await self._run(UserMessage(blocks, ids), ())
 
-    async def run_until_done(self, tasks_open: Callable[[], Awaitable[bool]]) -> TurnEnd:
+    async def run_until_done(
+        self, tasks_open: Callable[[], Awaitable[bool]], commands: CommandWait | None = None
+    ) -> TurnEnd:
         """Run turns until the team is done: no member works, and no message with content is undelivered.
 
+        With `commands` their ends are waited for too, up to `patience_s` seconds after the last turn.
         Mail wakes the lead. The lead is reminded once when all members are idle and `tasks_open` says so, or a member
         waits for the approval of its plan.
         """
         end = await self.run_turn() or self.last_end
-        reminded = looked = False
+        reminded, looked = commands is not None, False  # the run before the wait has reminded it
         while end.stop == "done":
             self.team.changed.clear()
             if (next_end := await self.run_turn()) is not None:
@@ -238,7 +250,9 @@ class Lead(Struct):
                 looked = False
                 await self.team.changed.wait()
             elif reminded or looked or not self.team.running_members:
-                break
+                if commands is None or not await self._wait_for_commands(commands):
+                    break
+                looked = False
             else:
                 waits = (
                     any(teammate.pending_plan.is_open for teammate in self.team.running_members) or await tasks_open()
@@ -248,6 +262,15 @@ class Lead(Struct):
                     reminded = True
                     end = await self.run_reminder()
         return end
+
+    async def _wait_for_commands(self, commands: CommandWait) -> bool:
+        """Wait until a background command brings work: its owner reads the end. Return False when there is none."""
+        with suppress(TimeoutError):
+            async with time_limit(commands.patience_s):
+                while commands.running() and self.team.is_quiet() and not self._has_input():
+                    self.team.changed.clear()
+                    await self.team.changed.wait()
+        return self._has_input() or not self.team.is_quiet()
 
     async def wait(self) -> None:
         """Wait until there may be input for the lead."""

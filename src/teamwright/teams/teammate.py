@@ -105,6 +105,8 @@ class Teammate(Struct, metaclass=AbstractStruct, kw_only=True, eq=False):
     stop_request: ShutdownRequest | None = None
     end_cause: str = ""
     is_resting: bool = False
+    process_commands: tuple[str, ...] = ()
+    """The background commands that run in its own process, a line each, as of its last rest."""
     pending_plan: PendingPlan = NO_PENDING_PLAN
     end_processed: bool = False
     keeps_place: bool = False

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentType
+from teamwright.config.dead_guards import find_dead_hook
 from teamwright.config.tool_names import ToolSelection, select_tools
 from teamwright.hooks.hook_index import (
     ELICITATION,
@@ -371,6 +372,8 @@ def parse_definition_hooks(value: object, source: str, warn: Callable[[str], Non
         warn(text.removeprefix(f"{source}: "))
     hooks: list[HookSpec] = []
     for hook in found:
+        if dead := find_dead_hook(hook):
+            warn(f"a hook of {hook.event}: {dead}")
         if hook.event in _SESSION_EVENTS:
             warn(f"hooks of {hook.event} never run for one agent")
         else:

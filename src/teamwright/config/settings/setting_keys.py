@@ -280,7 +280,8 @@ KEYS: dict[str, SettingKey] = {
         "seconds", "Time after which a foreground sub-agent moves to the background."
     ),
     "agents.jobs_wait_s": SettingKey(
-        "seconds", "How long a sub-agent that has answered waits for its background commands."
+        "seconds",
+        "How long a sub-agent that has answered, or a headless run that is done, waits for background commands.",
     ),
     "agents.fork": SettingKey("bool", "Whether a call of Agent without an agent type starts a fork of its caller."),
     "coordinator": SettingKey(

@@ -220,11 +220,16 @@ xargs | VALUED=InPLsdE -a --arg-file
 
 _RUNNERS = (
     *((python, "-m") for python in ("python", "python2", "python3")),
-    *((name, "run") for name in ("poetry", "pipenv", "uv", "hatch", "pdm")),
-    *((name, "exec") for name in ("bundle", "pnpm", "yarn")),
-    *((name,) for name in ("npx", "bunx", "uvx", "pnpm", "yarn")),
+    *((name, word) for name in ("poetry", "pipenv", "uv", "hatch", "pdm", "rye", "pixi", "pipx") for word in ("run",)),
+    *((name, word) for name in ("npm", "pnpm", "yarn", "bundle") for word in ("exec",)),
+    *((name, word) for name in ("pnpm", "yarn") for word in ("dlx",)),
+    *(("npm", "x"), ("bun", "x"), ("mise", "exec"), ("mise", "x")),
+    *((name,) for name in ("npx", "pnpx", "bunx", "uvx", "pnpm", "yarn")),
 )
 """Words before the real program: `python -m pytest` has the options of pytest."""
+
+_MOST_INNER = 3
+"""The words after a runner of which each may be the program that it runs."""
 
 _NO_FILE = r"-|/dev/(null|stdout|stderr)"
 _HARMLESS_VALUES = {
@@ -461,9 +466,10 @@ def _programs(program: str, words: Words, first: int) -> Iterator[str]:
     if first < len(words):
         yield f"{program} {words[first]}"
     runner = next((one for one in _RUNNERS if (program, *words[1 : len(one)]) == one), None)
-    inner = base_name(words[len(runner)]) if runner is not None and len(runner) < len(words) else None
-    if inner:
-        yield inner
+    # Options of the runner may come first, some with a value: `npx -p typescript tsc`, `npm exec -- tsc`.
+    operands = [word for word in words[len(runner or ()) :] if word and not word.startswith("-")]
+    for word in operands[:_MOST_INNER] if runner is not None else ():
+        yield base_name(word) or word
 
 
 def _subcommand(program: str, words: Words) -> int:

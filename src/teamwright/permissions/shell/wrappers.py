@@ -204,6 +204,10 @@ mise exec x
 asdf exec
 direnv exec
 perf record stat trace
+docker exec
+podman exec
+docker-compose exec run
+kubectl exec
 """)
 """Programs that run some of their words after options of their own, and the subcommands with which they do."""
 

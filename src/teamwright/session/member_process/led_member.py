@@ -69,6 +69,7 @@ class LedMember(MemberLifetime):
     """Its database side, when the lead is on another machine."""
     _number: int = 0
     _reported_number: int = -1
+    _reported_commands: tuple[str, ...] = ()
     _granted: tuple[Rule, ...] = ()
     _untold: list[Rule] = field(default_factory=list[Rule])
     """Rules of "always" answers here, until the lead's policy contains them."""
@@ -305,14 +306,14 @@ class LedMember(MemberLifetime):
         self.team.changed.set()
 
     async def _report(self) -> None:
-        """Notify the lead each time that the member has nothing left to do."""
-        team = self.team
+        """Notify the lead each time that the member has nothing left to do, with the commands that it left running."""
+        team, jobs = self.team, self.agent_factory.toolset.jobs
         while True:
             team.changed.clear()
-            number = self._number
-            if number != self._reported_number and self._rests():
-                self._reported_number = number
-                self.line.notify("rests", number=number)
+            number, commands = self._number, jobs.running_lines()
+            if (number, commands) != (self._reported_number, self._reported_commands) and self._rests():
+                self._reported_number, self._reported_commands = number, commands
+                self.line.notify("rests", number=number, commands=commands)
             await team.changed.wait()
 
     def _rests(self) -> bool:

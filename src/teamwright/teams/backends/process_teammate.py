@@ -213,7 +213,7 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
         """Handle the end of the connection, which is the end of the process: it reconnects only after its lead was
         gone.
         """
-        self.wire, self.is_resting = None, False
+        self.wire, self.is_resting, self.process_commands = None, False, ()
         self.disconnected.set()
         self.ready.set()
         self.team_changed.set()
@@ -261,6 +261,7 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
         if (number := int(arguments["number"])) > self._wake_number:
             return  # a wake-up of an earlier lead
         self._rest_number = max(self._rest_number, number)
+        self.process_commands = tuple(map(str, arguments.get("commands", ())))
         self.is_resting = True
         self.team_changed.set()
 

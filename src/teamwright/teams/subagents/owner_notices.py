@@ -170,6 +170,7 @@ def connect_owners(lead: Lead | None, team: SessionTeam, jobs: BackgroundJobs) -
 
     def done(job: Job) -> None:
         owners.notify(job.owner, job_end_notice(job), job.key)
+        team.changed.set()  # also without an owner: a run may wait for this end
 
     jobs.follow_ends(done)
 

@@ -56,7 +56,9 @@ def job_end_notice(job: Job) -> str:
     `job` has ended. The runtime's keyed tag around them is left to the caller.
     """
     how = job.state if job.state in {"completed", "failed"} else f"was {job.state}"
-    if job.state == "killed":
+    if job.timed_out_s:
+        how += f": that was its time limit of {job.timed_out_s:g} s"
+    elif job.state == "killed":
         how += ": it ended with the process that ran it"
     elif job.exit_code is not None:
         how += f" with exit code {job.exit_code}"

@@ -17,6 +17,7 @@ from msgspec import Struct
 from teamwright.agent.tool import Input, Tool, ToolContext, ToolResult, Workplace
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.files.edit_journal_writer import digest, load_content, record_edit
 from teamwright.tools.files.file_text import count_changes, decode, is_binary, replace_surrogates, unified_diff
 from teamwright.tools.files.replace_file import MAX_BYTES, lock_file, open_regular, read_all, write_file
@@ -85,6 +86,15 @@ class FileChangeTool(Tool[Input]):
         """Return the whole diff."""
         path = ctx.resolve(self.target_path(call))
         return preview_change(path, lambda before: self.new_content(path, call, before))
+
+    def watch_hooks(self, call: Input, ctx: ToolContext) -> Callable[[], str] | None:
+        """Take over what hooks of the call do to its file: a formatter belongs to the edit that it formats."""
+        path = ctx.resolve(self.target_path(call))
+        try:
+            before = _read_for_preview(path)
+        except OSError:  # a directory, or too large: such a file is not changed by this call
+            return None
+        return lambda: take_over_change(ctx, path, before)
 
     async def run(self, call: Input, ctx: ToolContext) -> ToolResult:
         """Change the file."""
@@ -192,11 +202,47 @@ def _stale_refusal(workplace: Workplace, path: Path, before: bytes) -> ToolResul
 
 def _diff_since_read(workplace: Workplace, path: Path, read: str, now: bytes) -> str:
     former = load_content(workplace.edit_history, read)
-    if former is None or is_binary(former) or is_binary(now):
+    diff = "" if former is None else _cut_diff(path, former, now)
+    return f"What changed since you read it:\n{diff}\n" if diff else ""
+
+
+def _cut_diff(path: Path, before: bytes, after: bytes) -> str:
+    """Return the diff of a text, at most `_CONFLICT_DIFF_LINES` lines; empty for other content."""
+    if is_binary(before) or is_binary(after):
         return ""
-    lines = replace_surrogates(unified_diff(path.name, decode(former).text, decode(now).text)).split("\n")
+    lines = replace_surrogates(unified_diff(path.name, decode(before).text, decode(after).text)).split("\n")
     cut = [*lines[:_CONFLICT_DIFF_LINES], "[…]"] if len(lines) > _CONFLICT_DIFF_LINES else lines
-    return "What changed since you read it:\n" + "\n".join(cut).rstrip("\n") + "\n"
+    return "\n".join(cut).rstrip("\n")
+
+
+def take_over_change(ctx: ToolContext, path: Path, before: bytes | None) -> str:
+    """Record what a hook of this agent's call did to the file since `before`, as a part of the call.
+
+    The agent has seen the new content if it had seen the former one. Return the note for the model, with the diff;
+    empty when nothing changed. Raises StorageError.
+    """
+    try:
+        now = _read_for_preview(path)
+    except OSError:
+        return ""
+    real = Path(os.path.realpath(path))
+    if now == before or now is None:
+        return ""
+    who, whose = ctx.workplace.last_writers.by_path.get(str(real), ("", ""))
+    if who != ctx.member and whose == digest(now):
+        return ""  # another agent wrote it in this time
+    try:
+        record_edit(ctx, real, before, now)
+    except StorageError:
+        raise
+    except OSError as problem:
+        return f"A hook changed {path} too, which could not be recorded: {problem.strerror or problem}."
+    seen = ctx.workplace.last_seen(path)
+    if before is None or seen is None or seen.digest != digest(before):
+        return f"A hook changed {path}. Read it before you change it."
+    former = ctx.workplace.note_seen(real, now)
+    ctx.workplace.last_writers.by_path[str(real)] = (ctx.member, former.digest)
+    return f"A hook changed {path} too; that counts as part of this call.\n{escape_tags(_cut_diff(path, before, now))}"
 
 
 def _appeared_error(real: Path) -> ToolResult:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import ConfigDict, Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
@@ -20,7 +23,8 @@ from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.program_environment import find_program, safe_path
 from teamwright.storage.globs import alternatives, compile_globs
-from teamwright.tools.files.glob import relative_path
+from teamwright.tools.files.file_walk import LeftOut, WalkTimeout, is_excluded, tracked_though_ignored, walk
+from teamwright.tools.files.glob import relative_path, with_literal_brackets
 from teamwright.tools.files.python_search import Search
 
 TIMEOUT_S = 20.0
@@ -28,6 +32,12 @@ MAX_LINE = 500
 MAX_TEXT = 30_000
 DEFAULT_LINES = 200
 _MAX_OUTPUT = 8_000_000
+_MAX_ALSO = 90_000
+"""Bytes of the paths that a search names besides its root: one argument of a program has at most 128 KiB."""
+
+_LOOK_S = 1.0
+"""Seconds of the look for what a search without a result left out."""
+
 _GLOB_SPECIAL = re.compile(r"[\\\[\]{}! ]")
 
 OutputMode = Literal["content", "files_with_matches", "count"]
@@ -93,6 +103,8 @@ class Grep(Tool[GrepInput]):
             return ToolResult.error(f"The type {call.type!r} is not known.", f"Known: {' '.join(FILE_TYPES)}.")
         left_out = ctx.excluded_paths(self.name, root) if root.is_dir() else NOTHING_EXCLUDED
         search = _search(call, root, left_out)
+        if root.is_dir():
+            search = replace(search, also=await asyncio.to_thread(_tracked_though_ignored, root, left_out))
         answer = await self._run_search(search)
         if answer.problem:
             return ToolResult.error(
@@ -102,7 +114,9 @@ class Grep(Tool[GrepInput]):
             files = _FileFilter.from_call(call, root, left_out)
         except re.error as problem:
             return ToolResult.error(f"The glob cannot be read: {problem}.")
-        return _search_result(call, _lines(answer.output, call, files, place.cwd), answer, left_out.note(str(root)))
+        lines = _lines(answer.output, call, files, place.cwd)
+        missing = "" if lines or root.is_file() else await asyncio.to_thread(_describe_left_out, root, left_out)
+        return _search_result(call, lines, answer, left_out.note(str(root)), missing)
 
     async def _run_search(self, search: Search) -> _SearchOutput:
         engine = find_ripgrep() if self._engine is None else self._engine
@@ -137,7 +151,11 @@ class _FileFilter(Struct, frozen=True):
         if root.is_file():
             return cls(0, (), ())
         patterns = split_patterns(call.glob or "")
-        match = [compile_globs(inclusions)] if (inclusions := [one for one in patterns if one[0] != "!"]) else []
+        match = (
+            [compile_globs(with_literal_brackets(inclusions))]
+            if (inclusions := [one for one in patterns if one[0] != "!"])
+            else []
+        )
         if call.type:
             match.append(compile_globs(_type_patterns(call.type)))
         refuse = [compile_globs([one[1:]]) for one in patterns if one[0] == "!"]
@@ -160,7 +178,7 @@ def _search(call: GrepInput, root: Path, left_out: ExcludedPaths) -> Search:
     # Only name patterns narrow the search itself, because both engines read them alike. Others filter the output.
     patterns = [one for one in split_patterns(call.glob or "") if one[0] != "!"]
     names = (
-        patterns
+        with_literal_brackets(patterns)
         if patterns and not any("/" in one for one in patterns)
         else _type_patterns(call.type)
         if call.type
@@ -201,7 +219,32 @@ def _ripgrep_argv(engine: str, search: Search) -> tuple[str, ...]:
         flags += [f"--type-add=wanted:{name}" for one in search.names for name in alternatives(one)]
         flags.append("--type=wanted")
     flags += [f"--iglob=!{_anchor_pattern(search.root, segments)}" for segments in search.but]
-    return (engine, *flags, "-e", search.pattern, "--", search.root)
+    return (engine, *flags, "-e", search.pattern, "--", search.root, *search.also)
+
+
+def _tracked_though_ignored(root: Path, left_out: ExcludedPaths) -> tuple[str, ...]:
+    """Return the paths that git tracks although it ignores them, and that may be read; the first ones of very many."""
+    but, start = compile_patterns(left_out.patterns) if left_out.patterns else None, len(str(root).rstrip("/")) + 1
+    found: list[str] = []
+    room = _MAX_ALSO
+    for path in tracked_though_ignored(root):
+        room -= len(os.fsencode(path)) + 1
+        if room < 0:
+            break
+        if not os.path.islink(path) and os.path.exists(path) and (but is None or not is_excluded(but, path, start)):
+            found.append(path)
+    return tuple(found)
+
+
+def _describe_left_out(root: Path, left_out: ExcludedPaths) -> str:
+    """Return a sentence about what a search without a result left out."""
+    seen, but = LeftOut(), compile_patterns(left_out.patterns) if left_out.patterns else None
+    try:
+        for _ in walk(root, deadline=time.monotonic() + _LOOK_S, excluded=but, left_out=seen):
+            pass
+    except WalkTimeout:
+        pass
+    return seen.describe(root)
 
 
 def _anchor_pattern(root: str, segments: Segments) -> str:
@@ -257,7 +300,7 @@ def _newest_first(path: str) -> tuple[float, str]:
         return 0.0, path
 
 
-def _search_result(call: GrepInput, lines: list[str], answer: _SearchOutput, left_out: str) -> ToolResult:
+def _search_result(call: GrepInput, lines: list[str], answer: _SearchOutput, left_out: str, missing: str) -> ToolResult:
     limit = call.head_limit or DEFAULT_LINES
     output_lines: list[str] = []
     room = MAX_TEXT
@@ -277,7 +320,7 @@ def _search_result(call: GrepInput, lines: list[str], answer: _SearchOutput, lef
         notes.append(left_out)
     found = sum(line != "--" for line in lines)
     if not found:
-        notes.insert(0, "Nothing found. (What git ignores and what is no text is left out.)")
+        notes.insert(0, f"Nothing found in text files. {missing}".rstrip())
     thing = "line" if call.output_mode == "content" else "file"
     return ToolResult(
         "\n".join([*output_lines, *notes]), brief=f"{found} {thing}{'' if found == 1 else 's'}", facts={"count": found}

@@ -7,6 +7,7 @@ It is a separate process because an expression may take forever, and only a proc
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from teamwright.permissions.excluded_paths import compile_patterns as left_out_o
 from teamwright.storage.globs import compile_globs
 from teamwright.storage.read_bounded import read_plain
 from teamwright.tools.files.file_text import decode, is_binary, replace_surrogates
-from teamwright.tools.files.file_walk import walk
+from teamwright.tools.files.file_walk import is_excluded, walk
 
 _CLASSES = {
     "alpha": "a-zA-Z",
@@ -49,6 +50,8 @@ class Search(Struct, frozen=True):
     mode: str = "files_with_matches"
     names: tuple[str, ...] = ()
     but: Sequence[Segments] = ()
+    also: tuple[str, ...] = ()
+    """Files and directories below the root that are searched although git ignores them."""
     ignore_case: bool = False
     before: int = 0
     after: int = 0
@@ -72,7 +75,7 @@ def result_lines(search: Search) -> Iterator[str]:
     expression = compile_expression(search)
     names = compile_globs(search.names) if search.names else None
     first = True
-    for path in _files(Path(search.root), names, search.but):
+    for path in _files(Path(search.root), names, search.but, search.also):
         text = _text(path)
         hits = _hits(expression, text, search.multiline) if text else []
         if not hits:
@@ -90,6 +93,7 @@ def main() -> int:
     """Run the given search. Return 0 for results, 1 for none, 2 for an invalid pattern (like ripgrep)."""
     fields: dict[str, Any] = json.loads(sys.argv[1])
     fields["names"] = tuple(fields["names"])
+    fields["also"] = tuple(fields["also"])
     fields["but"] = [tuple(segments) for segments in fields["but"]]
     search = Search(**fields)
     found = False
@@ -103,14 +107,29 @@ def main() -> int:
     return 0 if found else 1
 
 
-def _files(root: Path, names: re.Pattern[str] | None, excluded: Sequence[Segments]) -> Iterator[str]:
+def _files(
+    root: Path, names: re.Pattern[str] | None, excluded: Sequence[Segments], also: Sequence[str]
+) -> Iterator[str]:
     if root.is_file():
         yield str(root)
         return
     start = len(str(root).rstrip("/")) + 1
-    for entry in walk(root, follow_links=False, excluded=left_out_of(excluded) if excluded else None):
-        if names is None or names.match(entry.path, start) is not None:
-            yield entry.path
+    for path in _paths(root, excluded, also):
+        if names is None or names.match(path, start) is not None:
+            yield path
+
+
+def _paths(root: Path, excluded: Sequence[Segments], also: Sequence[str]) -> Iterator[str]:
+    but, start = left_out_of(excluded) if excluded else None, len(str(root).rstrip("/")) + 1
+    for entry in walk(root, follow_links=False, excluded=but):
+        yield entry.path
+    for path in also:
+        if not os.path.isdir(path):
+            yield path
+            continue
+        for entry in walk(Path(path), follow_links=False):
+            if but is None or not is_excluded(but, entry.path, start):
+                yield entry.path
 
 
 def _text(path: str) -> str:

@@ -272,7 +272,12 @@ class Bash(Tool[BashInput]):
         self._guards.begin(call, confinement, place.scratch.parent)
         command = ProcessCommand(line.argv, place.cwd, line.env, purpose=purpose, confinement=confinement)
         job = self._jobs.start(
-            command, owner=ctx.member, scratch=place.scratch, text=call.command, description=call.description
+            command,
+            owner=ctx.member,
+            scratch=place.scratch,
+            text=call.command,
+            description=call.description,
+            timeout_s=None if call.timeout is None else _in_seconds(call.timeout, self._settings),
         )
         self._move_to_job(job, call)
         return ToolResult(
@@ -381,9 +386,12 @@ class Bash(Tool[BashInput]):
 def _seconds(timeout: int | None, settings: BashSettings) -> float:
     if timeout is None:
         return settings.timeout_s
+    return min(_in_seconds(timeout, settings), settings.max_timeout_s)
+
+
+def _in_seconds(timeout: int, settings: BashSettings) -> float:
     # No command needs a timeout below a second, so such numbers are meant in seconds.
-    seconds = timeout if timeout <= settings.max_timeout_s else timeout / 1000
-    return min(seconds, settings.max_timeout_s)
+    return timeout if timeout <= settings.max_timeout_s else timeout / 1000
 
 
 def _timeout_note(timeout_s: float) -> str:

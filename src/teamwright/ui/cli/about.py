@@ -26,8 +26,8 @@ EXIT_CODES: dict[int, str] = {
         "itself](answer-ends.md#a-turn-that-repeats-itself); the session can be resumed"
     ),
     5: (
-        "ended with members cut off, with all members failed, or with a member that still needs a turn "
-        "because its model's service is limited or unpaid; with `--strict` also denied requests, failed "
+        "ended with members or background commands cut off, with all members failed, or with a member that still "
+        "needs a turn because its model's service is limited or unpaid; with `--strict` also denied requests, failed "
         "members, open tasks"
     ),
     70: "a bug in Teamwright; a crash file is named",

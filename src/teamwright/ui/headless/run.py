@@ -173,6 +173,7 @@ async def _run(
         if not ending.caught:
             raise
         await session.outside.wait_until_idle()
+        session.note_cut_off_commands()
         await session.stop_members("interrupted", keep=True)
         return await session.result("cancelled", session.lead.last_end.text), EXIT_CODES[ending.caught[0]]
 

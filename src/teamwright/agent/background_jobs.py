@@ -89,7 +89,16 @@ class BackgroundJobs:
         """Call `follower` when all jobs have ended in `close`."""
         self._close_followers = (*self._close_followers, follower)
 
-    def start(self, command: ProcessCommand, *, owner: str, scratch: Path, text: str, description: str = "") -> Job:
+    def start(
+        self,
+        command: ProcessCommand,
+        *,
+        owner: str,
+        scratch: Path,
+        text: str,
+        description: str = "",
+        tool_use_id: str = "",
+    ) -> Job:
         """Start a job. `text` is the command as shown to people; its output goes to `<scratch>/<id>.output`.
 
         Raises LimitExceeded when too many jobs run, OSError when the command cannot be started.
@@ -107,9 +116,12 @@ class BackgroundJobs:
         except OSError:
             output.close()
             raise
-        return self._add(Job(name, owner, text, file, process.pid, now_ms(), description), process, output)
+        job = Job(name, owner, text, file, process.pid, now_ms(), description, tool_use_id)
+        return self._add(job, process, output)
 
-    def adopt(self, process: Process, output: ProcessOutput, *, owner: str, text: str) -> Job | None:
+    def adopt(
+        self, process: Process, output: ProcessOutput, *, owner: str, text: str, tool_use_id: str = ""
+    ) -> Job | None:
         """Make a job of the processes that a foreground command left running; `output` continues in its file.
 
         Return None when no process has its pipe. Such processes are only recorded, and ended with their owner.
@@ -118,7 +130,8 @@ class BackgroundJobs:
             self._remember(owner, process)
             return None
         output.start_file()
-        job = Job(self._new_id(), owner, text, output.file or Path(os.devnull), process.pid, now_ms())
+        file = output.file or Path(os.devnull)
+        job = Job(self._new_id(), owner, text, file, process.pid, now_ms(), tool_use_id=tool_use_id)
         return self._add(job, process, output)
 
     @contextmanager

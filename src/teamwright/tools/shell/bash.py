@@ -265,7 +265,12 @@ class Bash(Tool[BashInput]):
         self._guards.begin(call, confinement, place.scratch.parent)
         command = ProcessCommand(line.argv, place.cwd, line.env, purpose=purpose, confinement=confinement)
         job = self._jobs.start(
-            command, owner=ctx.member, scratch=place.scratch, text=call.command, description=call.description
+            command,
+            owner=ctx.member,
+            scratch=place.scratch,
+            text=call.command,
+            description=call.description,
+            tool_use_id=ctx.tool_use_id,
         )
         self._move_to_job(job, call)
         return ToolResult(
@@ -347,7 +352,7 @@ class Bash(Tool[BashInput]):
         self, process: Process, output: ProcessOutput, call: BashInput, ctx: ToolContext
     ) -> ToolResult:
         """Make a job of a running command, because a person did not want the agent to wait."""
-        job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
+        job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command, tool_use_id=ctx.tool_use_id)
         if job is None:
             self._guards.move_to_job(None, call)
             return ToolResult("The command continues in the background; it has closed its output.", brief="background")
@@ -362,7 +367,7 @@ class Bash(Tool[BashInput]):
     def _adopt_left_running(self, process: Process, output: ProcessOutput, call: BashInput, ctx: ToolContext) -> str:
         if not process.has_left_running():
             return ""
-        job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
+        job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command, tool_use_id=ctx.tool_use_id)
         stop = f"To stop it: kill {process.kill_arguments()}"
         if job is None:
             self._guards.move_to_job(None, call)

@@ -104,8 +104,9 @@ _LOCKS: LoopCache[FileLock] = LoopCache(_MAX_LOCKS)
 async def past_dead_lock(work: Callable[[], Awaitable[R]]) -> R:
     """Run `work`, again after each LockTimeout for as long as the lock of a killed program may be in its way.
 
-    Another product leaves its lock directory when it is killed, which shows only when the directory is stale. For work that must not be given up before that: it may run several times. Raises LockTimeout when the lock is held
-    longer, so by a program that runs.
+    Another product leaves its lock directory when it is killed, which shows only when the directory is stale. For work
+    that must not be given up before that: it may run several times. Raises LockTimeout when the lock is held longer,
+    so by a program that runs.
     """
     last_start = time.monotonic() + lock_dir.STALE_S + _STALE_MARGIN_S
     while True:

@@ -13,14 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from teamwright.mcp.client import McpClient
-from teamwright.mcp.json_rpc import (
-    METHOD_NOT_FOUND,
-    CallDeadline,
-    JsonRpcPeer,
-    McpRequestError,
-    McpServerError,
-    Message,
-)
+from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpRequestError, McpServerError, Message
 from teamwright.mcp.listing_store import ServerListing, parse_prompts
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.mcp.server_context import ServerContext
@@ -304,8 +297,7 @@ class McpServer:
             prompts = parse_prompts(await client.list_prompts(deadline))
         except McpRequestError as problem:
             prompts = ()
-            if problem.code != METHOD_NOT_FOUND:  # such a server has none
-                self._report("prompts", f"does not list its prompts: {self.config.mask_secrets(problem.what)}", "info")
+            self._report("prompts", f"does not list its prompts: {self.config.mask_secrets(problem.what)}", "info")
         listing = ServerListing(tools, client.instructions, prompts, client.has("resources"))
         if listing != self.listing and self.config.kind != "sdk":  # another client has other tools under the same name
             self._context.listings.save(self.config.digest, self.name, listing)

@@ -328,7 +328,7 @@ def test_a_result_names_the_prompt_that_it_answers_and_why_it_failed(tmp_path, r
         _, stderr = one.process.communicate(timeout=WAIT_S)
     assert "origin" not in failed and "user_message_uuid" not in failed
     assert (failed["terminal_reason"], failed["api_error_status"]) == ("api_error", 400)
-    assert failed["result"] == failed["errors"][0] and "HTTP 400" in failed["result"]
+    assert failed["result"] == failed["errors"][0] == "anthropic refused the request (HTTP 400): no such field"
     first, second = stderr.splitlines()[:2]  # no line about caps or costs
     assert "not trusted" in first and 'extra_args={"trust": None}' in first and "extraArgs: {trust: null}" in first
     assert "HTTP 400" in second and " USD" not in stderr

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct, field
 
+from teamwright.models.model import SERVICE_SAID
 from teamwright.protocol.errors import ModelFailed, StorageError
 from teamwright.protocol.event_json import to_json
 from teamwright.protocol.events import (
@@ -313,7 +314,8 @@ def _model_usage(usage: Usage) -> dict[str, Any]:
 def _end_reason(result: Result) -> str:
     """Return why a run is not done, for the field `errors`."""
     if result.error is not None:
-        return result.error.what
+        said = dict(result.error.looked_at).get(SERVICE_SAID, "").strip()
+        return f"{result.error.what}: {said}" if said else result.error.what
     if result.stop == "limit":
         return result.limit_detail
     return f"cut off at work: {', '.join(result.cut_off)}" if result.cut_off else "interrupted"

@@ -80,7 +80,7 @@ def test_the_program_answers_a_flag_of_the_other_product_with_the_line(repo: Pat
 @pytest.mark.finding("3I12")
 @pytest.mark.parametrize(("word", "instead"), [("kill", "stop"), ("purge", "projects"), ("gateway", "models")])
 def test_a_command_of_the_other_product_is_no_prompt(word: str, instead: str, capsys: pytest.CaptureFixture[str]):
-    for words in ([word], [word, "7f3a"], [word.upper()]):
+    for words in ([word], [word, "7f3a"], [word.upper()], [word, "--all"], [word, "--config", "a.yaml"]):
         assert main(words) == 2
         assert f"teamwright {instead}" in capsys.readouterr().err
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import time
 from uuid import UUID
 
 import pytest
@@ -261,3 +262,29 @@ async def test_files_are_private(inbox, place):
     path, guard, _ = place
     assert path.stat().st_mode & 0o777 == guard.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def leave_lock(path, *, age_s: float) -> None:
+    """Lock the inbox as a program that was killed so long ago, and let each attempt of ours wait for 0.1 s."""
+    lock = path.with_name("bob.json.lock")
+    lock.mkdir()
+    os.utime(lock, (time.time() - age_s,) * 2)
+
+
+@pytest.mark.promise("P1")
+@pytest.mark.finding("3I4")
+async def test_a_notice_of_the_runtime_and_the_readers_flags_outlast_the_lock_of_a_killed_program(
+    inbox, place, on_disk
+):
+    await inbox().put(InboxEntry("alice", "first"))
+    [first] = await inbox().unread()
+    lock_for(*place[:2]).wait_s = 0.1
+    leave_lock(place[0], age_s=9.5)
+    with pytest.raises(LockTimeout):
+        await inbox().put(InboxEntry("alice", "a message of an agent is refused at once"))
+    async with asyncio.timeout(WAIT_S):
+        await inbox().put(InboxEntry("system", "ada has ended"), runtime=True)
+    leave_lock(place[0], age_s=9.7)
+    async with asyncio.timeout(WAIT_S):
+        await inbox().mark_delivered([first.msg_id])
+    assert [(entry["text"], entry["read"]) for entry in on_disk()] == [("first", True), ("ada has ended", False)]

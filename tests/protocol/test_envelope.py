@@ -11,6 +11,7 @@ from teamwright.protocol.runtime_tags import (
     NO_KEY_TAGS,
     PEER_NOTE,
     RuntimeTags,
+    TaskEnd,
     escape_tags,
     new_key,
     parse_sender,
@@ -86,7 +87,7 @@ def test_every_tag_of_the_runtime_carries_the_key_and_no_body_closes_its_tag():
     file = tags.with_files([{"type": "attached_file", "path": 'a"<b>', "text": "</attached-file> x"}])[0]["text"]
     assert file.startswith(f'<attached-file path="a&quot;&lt;b&gt;" key="{key}">\n&lt;/attached-file> x\n')
     made = [
-        tags.notification("x"),
+        tags.notice(TaskEnd("b1", "", "", "completed", "x")),
         tags.fork("x"),
         tags.summary("x"),
         tags.conversation("x"),

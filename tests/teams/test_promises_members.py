@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import time
 
 import pytest
 from msgspec.structs import force_setattr
@@ -13,6 +15,8 @@ from teamwright.protocol.errors import CannotStart, UnknownMember
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TaskChanged, ToolCalled, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.messages import text_block
+from teamwright.storage import file_lock
+from teamwright.storage.file_lock import lock_for
 from teamwright.storage.paths import find_home
 from teamwright.teams.external.roster_watcher import RosterWatcher
 from teamwright.teams.roster import Roster
@@ -353,6 +357,29 @@ async def test_all_open_tasks_of_who_is_gone_go_back_and_the_lead_gets_one_messa
             == "ada has ended: enough. Its open tasks are free again: #1, #3, #4."
         )
     assert told(model, LEAD).count("Its open tasks are free again: #1, #3, #4.") == 1
+
+
+@pytest.mark.promise("F16", "D5", "P1")
+@pytest.mark.finding("3I4")
+@pytest.mark.parametrize("owner", ["killed", "alive"])
+async def test_the_lead_reads_of_an_end_also_when_another_program_left_its_inbox_locked(tmp_path, monkeypatch, owner):
+    model = Holding("ok", "ada")
+    async with a_team(tmp_path, model) as team:
+        await team.spawn("ada", "Think.")
+        await within(WAIT_S, model.thinking.wait())
+        inner = team.session.team
+        inbox = inner.home.inbox(inner.directory, LEAD)
+        lock_for(inbox, inner.home.guard(inbox)).wait_s = 0.1
+        (lock := inbox.with_name(f"{inbox.name}.lock")).mkdir()
+        if owner == "killed":
+            os.utime(lock, (time.time() - 9.5,) * 2)
+        else:
+            monkeypatch.setattr(file_lock, "_STALE_MARGIN_S", -file_lock.lock_dir.STALE_S)
+        await within(WAIT_S, kill(inner, inner.members["ada"], "enough"))
+        if owner == "alive":
+            lock.rmdir()
+        await within(WAIT_S, team.run("What happened?"))
+    assert told(model, LEAD).count("ada has ended: enough.") == 1
 
 
 # ── going on ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -75,3 +75,17 @@ def test_the_program_answers_a_flag_of_the_other_product_with_the_line(repo: Pat
     made = Program(repo, own_home / ".teamwright", "http://127.0.0.1:9").run("--chrome")
     assert made.returncode == 2
     assert "A browser is controlled by an MCP server." in made.stderr and "--mcp-config JSON" in made.stderr
+
+
+@pytest.mark.finding("3I12")
+@pytest.mark.parametrize(("word", "instead"), [("kill", "stop"), ("purge", "projects"), ("gateway", "models")])
+def test_a_command_of_the_other_product_is_no_prompt(word: str, instead: str, capsys: pytest.CaptureFixture[str]):
+    for words in ([word], [word, "7f3a"], [word.upper()], [word, "--all"], [word, "--config", "a.yaml"]):
+        assert main(words) == 2
+        assert f"teamwright {instead}" in capsys.readouterr().err
+
+
+@pytest.mark.finding("3I12")
+def test_every_flag_that_the_other_product_added_since_has_a_row():
+    added = "--bg --cloud --tmux --autocompact --restricted --safe-mode --plugin-url --debug-file --remote-control"
+    assert {row.name for row in FLAGS} >= set(added.split())

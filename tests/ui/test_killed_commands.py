@@ -20,7 +20,7 @@ from tests.ui.program import Mark, Program, told_results, words_of
 pytestmark = pytest.mark.usefixtures("unconfined")
 
 NOTE = re.compile(
-    r'<task-notification[^>]*>\nBackground command "[^"]*" \(task_id "(\w+)"\) (?:was )?(\w+).*?</task-notification>',
+    r"<task-notification[^>]*>\n<task-id>(\w+)</task-id>.*?<status>(\w+)</status>.*?</task-notification>",
     re.S,
 )
 

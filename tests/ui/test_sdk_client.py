@@ -12,7 +12,7 @@ import venv
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.model_server_replies import Answer
+from teamwright.testing.model_server_replies import Answer, Status
 from tests.support.preloaded import COMMAND
 from tests.support.programs import require
 from tests.support.waits import WAIT_S
@@ -42,7 +42,7 @@ asyncio.run(main())
 """
 
 EXAMPLES = """
-import asyncio, json, sys
+import asyncio, json, os, sys
 import claude_agent_sdk as sdk
 
 base = {"cli_path": sys.argv[1], "cwd": sys.argv[2]}
@@ -117,6 +117,33 @@ async def partial_messages():
     events = [one.event for one in kept if type(one).__name__ == "StreamEvent"]
     return ["".join(one["delta"].get("text", "") for one in events if one["type"] == "content_block_delta"), results()]
 
+async def saved_sessions():
+    await collect(sdk.query(prompt="One", options=sdk.ClaudeAgentOptions(**base)))
+    os.environ["CLAUDE_CONFIG_DIR"] = os.environ["TEAMWRIGHT_HOME"]
+    return [one.first_prompt for one in sdk.list_sessions(directory=sys.argv[2])]
+
+async def errors():
+    try:
+        await collect(sdk.query(prompt="errors", options=sdk.ClaudeAgentOptions(**base)))
+    except sdk.ResultError as problem:
+        return [problem.api_error_status, problem.terminal_reason, results() == problem.errors]
+
+async def quiet_stderr():
+    lines = []
+    options = sdk.ClaudeAgentOptions(**base, stderr=lines.append)
+    await collect(sdk.query(prompt="One", options=options))
+    return lines
+
+async def subagents():
+    agents = {"helper": sdk.AgentDefinition(description="Helps", prompt="You help.")}
+    found = []
+    for asks in (False, True):
+        kept.clear()
+        options = sdk.ClaudeAgentOptions(**base, agents=agents, forward_subagent_text=asks)
+        await collect(sdk.query(prompt="subagents", options=options))
+        found.append(any(getattr(one, "parent_tool_use_id", None) for one in kept))
+    return found
+
 print(json.dumps(asyncio.run(globals()[sys.argv[3]]())))
 """
 
@@ -125,6 +152,7 @@ SCRIPTED = {
     "permissions": [("Write", {"file_path": name, "content": "x"}) for name in ("kept.txt", "refused.txt")],
     "mcp_server": [("mcp__calc__add", {"a": 1, "b": 2})],
     "interrupts": [("Bash", {"command": "sleep 600"})],
+    "subagents": [("Agent", {"description": "d", "prompt": "help me", "subagent_type": "helper"})],
 }
 """The calls of the model, by the prompt."""
 
@@ -135,6 +163,10 @@ EXPECTED = {
     "mcp_server": ["Done: sum 3"],
     "interrupts": [["error_during_execution"], ["Done."]],
     "partial_messages": ["Done.", ["Done."]],
+    "saved_sessions": ["One"],
+    "errors": [400, "api_error", True],
+    "quiet_stderr": [],
+    "subagents": [False, True],
 }
 """The output of each example."""
 
@@ -187,12 +219,15 @@ def test_the_sdk_of_the_vendor_drives_this_program(tmp_path, repo, sdk, command,
     assert first.startswith(prompt or "You are a coding agent.")
 
 
+@pytest.mark.finding("3I9", "3I11")
 @pytest.mark.parametrize("example", EXPECTED)
 def test_the_documented_uses_of_the_sdk_work(tmp_path, repo, sdk, command, example):
     def script(body):
         last = body["messages"][-1]["content"]
         if last[0]["type"] == "tool_result":
             return "Done: sum 3" if last[0]["content"] == "sum 3" else "Done."
+        if last[0]["text"] == "errors":
+            return Status(400, "no such field")
         calls = SCRIPTED.get(last[0]["text"]) if last[0]["type"] == "text" else None
         return Answer("At work.", tools=calls) if calls else "Done."
 

@@ -102,6 +102,7 @@ class BackgroundJobs:
         scratch: Path,
         text: str,
         description: str = "",
+        tool_use_id: str = "",
         timeout_s: float | None = None,
     ) -> Job:
         """Start a job. `text` is the command as shown to people; its output goes to `<scratch>/<id>.output`. It is
@@ -122,9 +123,12 @@ class BackgroundJobs:
         except OSError:
             output.close()
             raise
-        return self._add(Job(name, owner, text, file, process.pid, now_ms(), description), process, output, timeout_s)
+        job = Job(name, owner, text, file, process.pid, now_ms(), description, tool_use_id)
+        return self._add(job, process, output, timeout_s)
 
-    def adopt(self, process: Process, output: ProcessOutput, *, owner: str, text: str) -> Job | None:
+    def adopt(
+        self, process: Process, output: ProcessOutput, *, owner: str, text: str, tool_use_id: str = ""
+    ) -> Job | None:
         """Make a job of the processes that a foreground command left running; `output` continues in its file.
 
         Return None when all of them are daemons: they closed the output and left the command's process group. They are
@@ -134,7 +138,8 @@ class BackgroundJobs:
             self._remember(owner, process)
             return None
         output.start_file()
-        job = Job(self._new_id(), owner, text, output.file or Path(os.devnull), process.pid, now_ms())
+        file = output.file or Path(os.devnull)
+        job = Job(self._new_id(), owner, text, file, process.pid, now_ms(), tool_use_id=tool_use_id)
         return self._add(job, process, output)
 
     @contextmanager

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from teamwright.agent.conversation import UserMessage
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.messages import Block, text_block
-from teamwright.protocol.runtime_tags import RuntimeTags, escape_tags
+from teamwright.protocol.runtime_tags import RuntimeTags, TaskEnd, escape_tags
 
 
 class CommandMode(StrEnum):
@@ -27,7 +27,7 @@ class CommandMode(StrEnum):
     """A shell command of the user. It runs between turns; its output is delivered with the next prompt."""
 
     TASK_NOTIFICATION = "task-notification"
-    """A notice of the runtime: a job or a sub-agent has ended."""
+    """A notice of the runtime, mostly that a command or a sub-agent has ended."""
 
     ORPHANED_PERMISSION = "orphaned-permission"
     """An answer to a request that no longer exists. Nothing runs because of it; the agent is notified."""
@@ -105,9 +105,9 @@ class InputQueue(Struct):
         """Queue a text or blocks for the agent."""
         self._waiting.append(QueuedCommand(source, id, tuple(blocks)))
 
-    def put_notice(self, tags: RuntimeTags, text: str, key: str = "") -> None:
-        """Queue the notice that a job or a sub-agent has ended. Its id in the transcript is `notice:<key>`."""
-        self.put("notice", (text_block(tags.notification(text)),), f"notice:{key or message_id()}")
+    def put_notice(self, tags: RuntimeTags, notice: str | TaskEnd, key: str = "") -> None:
+        """Queue the end of a command or a sub-agent, or another notice. Its id in the transcript is `notice:<key>`."""
+        self.put("notice", (text_block(tags.notice(notice)),), f"notice:{key or message_id()}")
 
     def put_late_answer(self, tags: RuntimeTags, text: str) -> None:
         """Queue an answer to a request that no longer exists. It is delivered before notices."""

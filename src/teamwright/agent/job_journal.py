@@ -30,7 +30,10 @@ END_STATES: Mapping[str, JobState] = {"completed": "completed", "failed": "faile
 
 
 class Job(Struct):
-    """One background command. `exit_code` is None while it runs, and for processes that a command left running."""
+    """One background command. `exit_code` is None while it runs, and for processes that a command left running.
+
+    `tool_use_id` is the model's id of the call that started it; empty for a command that a person typed.
+    """
 
     id: str
     owner: str
@@ -39,6 +42,7 @@ class Job(Struct):
     pid: int
     started_ms: int
     description: str = ""
+    tool_use_id: str = ""
     state: JobState = "running"
     exit_code: int | None = None
     seconds: float = 0.0
@@ -88,6 +92,7 @@ class JobJournal:
             command=self._redact(job.command)[:200],
             file=str(job.file),
             pid=job.pid,
+            tool_use_id=job.tool_use_id,
         )
 
     def record_end(self, job: Job) -> None:
@@ -157,6 +162,7 @@ def _apply_entry(fact: dict[str, Any], open_jobs: dict[str, Job], used: set[str]
                 int(fact["pid"]),
                 int(fact["at"]),
                 str(fact.get("description", "")),
+                str(fact.get("tool_use_id", "")),
                 "killed",
             )
         case "ended" if name in open_jobs:

@@ -108,7 +108,7 @@ day, durations."""
 
 _IDS = re.compile(
     r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[ab][0-9a-f]{6}\b"
-    r"|<(tool-use-id|output-file)>.*?</\1>|tool_use_id \"[^\"]*\"|\d{4}-\d\d-\d\dT[0-9:.]+Z?",
+    r"|<(tool-use-id|output-file)>.*?</\1>|\d{4}-\d\d-\d\dT[0-9:.]+Z?",
     re.DOTALL,
 )
 """Parts that differ between two notices of the runtime about the same: ids, files, usage, times."""

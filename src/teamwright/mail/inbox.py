@@ -120,14 +120,24 @@ class Inbox:
 
     Get it from `inbox_for`, so that the sends of a process are committed together.
 
-    Every call raises LockTimeout when another owner holds the lock past 5 s, and StorageError when the disk refuses.
+    A call waits 5 s for the lock, then raises LockTimeout. Notices of the runtime, reads and read flags wait until a
+    lock would be stale, unless `outlasts_locks` is False: a killed program must not cost the reader its mail. Raises
+    StorageError when the disk refuses.
     """
 
-    def __init__(self, path: Path, guard: Path, archive: Path, *, on_damage: OnDamage | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        guard: Path,
+        archive: Path,
+        *,
+        on_damage: OnDamage | None = None,
+        outlasts_locks: bool = True,
+    ) -> None:
         self.path = path
         self.archive = archive
         self.signer = RuntimeMailSigner(guard)
-        self._file = LockedInbox(path, guard, on_damage)
+        self._file = LockedInbox(path, guard, on_damage, outlasts_locks=outlasts_locks)
         self._outbox = InboxWriter(self._file, self._note_commit)
         self._stamp: FileStamp | None = None
         self._unread: list[InboxEntry] = []  # of the state `_stamp`, with ids
@@ -170,16 +180,22 @@ class Inbox:
         whole = self.signer.sign(whole)
         outgoing = PendingEntry(whole, whole.encode(), runtime=runtime)
         if (traffic := self._events) is None:
-            await self._outbox.send(outgoing)
+            await self._send(outgoing)
             return msg_id
         traffic.note_sending(whole, quiet=outgoing.is_contentless)
         try:
-            await self._outbox.send(outgoing)
+            await self._send(outgoing)
         except BaseException as problem:
             traffic.note_failed(msg_id, is_certain=isinstance(problem, InboxFull | LockTimeout))
             raise
         traffic.note_sent(msg_id)
         return msg_id
+
+    async def _send(self, outgoing: PendingEntry) -> None:
+        if outgoing.runtime:
+            await self._file.outlast(lambda: self._outbox.send(outgoing.copy()))
+        else:
+            await self._outbox.send(outgoing)
 
     async def contains(self, msg_id: str) -> bool:
         """See Mailbox. Reads the inbox and the archive."""

@@ -40,6 +40,10 @@ class PendingEntry:
         self.problem: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
 
+    def copy(self) -> PendingEntry:
+        """Return the entry for another attempt to send it."""
+        return PendingEntry(self.entry, self.raw, runtime=self.runtime)
+
     @property
     def is_abandoned(self) -> bool:
         """True when its sender was cancelled while it waited."""

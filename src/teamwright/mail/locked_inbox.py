@@ -14,9 +14,9 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,7 +24,7 @@ from teamwright.mail.inbox_layout import InboxItem, encode_item, split_array
 from teamwright.protocol.errors import LockLost, StorageError
 from teamwright.protocol.mail import RUNTIME_SENDERS, InboxEntry
 from teamwright.storage.atomic_write import keep_damaged_copy, storage_error, write_atomic, write_new
-from teamwright.storage.file_lock import FileLock, LockHold, lock_for
+from teamwright.storage.file_lock import FileLock, LockHold, lock_for, past_dead_lock
 from teamwright.storage.json_array import (
     ArrayFile,
     FileStamp,
@@ -45,12 +45,13 @@ OnDamage = Callable[[Path, Path, int], None]
 
 
 class LockedInbox:
-    """An inbox file with its lock."""
+    """An inbox file with its lock. `outlasts_locks`: work that may be repeated waits until a lock would be stale."""
 
-    __slots__ = ("_guard", "_inbox_directory", "_known", "_lock", "on_damage", "path")
+    __slots__ = ("_guard", "_inbox_directory", "_known", "_lock", "on_damage", "outlasts_locks", "path")
 
-    def __init__(self, path: Path, guard: Path, on_damage: OnDamage | None) -> None:
+    def __init__(self, path: Path, guard: Path, on_damage: OnDamage | None, *, outlasts_locks: bool = True) -> None:
         self.path = path
+        self.outlasts_locks = outlasts_locks
         self._inbox_directory = str(path.parent)
         self._guard = guard
         self._lock: FileLock | None = None
@@ -91,8 +92,12 @@ class LockedInbox:
         """Run `change` for work that may be repeated: after a lost lock it runs again. Raises StorageError."""
         for _ in range(RETRIES):
             with contextlib.suppress(LockLost):
-                return await self.change(work)
-        return await self.change(work)
+                return await self.outlast(partial(self.change, work))
+        return await self.outlast(partial(self.change, work))
+
+    async def outlast(self, work: Callable[[], Awaitable[R]]) -> R:
+        """Run the work; if this inbox outlasts locks, again until a killed program's lock would be stale."""
+        return await (past_dead_lock(work) if self.outlasts_locks else work())
 
     async def read(self) -> tuple[FileStamp | None, list[InboxItem]]:
         """Return state and elements, read without the lock; under it when the content is no array."""

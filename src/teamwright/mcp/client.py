@@ -104,7 +104,12 @@ class McpClient(Struct):
         found: list[object] = []
         cursor: object = None
         for _ in range(_MAX_PAGES if self.has(part) else 0):
-            page = await self.peer.request(method or f"{part}/list", {"cursor": cursor} if cursor else {}, deadline)
+            try:
+                page = await self.peer.request(method or f"{part}/list", {"cursor": cursor} if cursor else {}, deadline)
+            except McpRequestError as problem:
+                if problem.code == METHOD_NOT_FOUND:  # it declares a part of which it has nothing
+                    break
+                raise
             listed = page.get(key or part)
             found += cast("list[object]", listed) if isinstance(listed, list) else []
             before, cursor = cursor, page.get("nextCursor")

@@ -54,6 +54,7 @@ def to_failure(trouble: ServiceError, card: ModelCard, endpoint: Endpoint, tries
         do=explanation.do,
         retriable=explanation.retriable,
         before_first_reply=not answered,
+        http_status=trouble.answer.status,
     )
 
 

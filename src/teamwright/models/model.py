@@ -166,7 +166,8 @@ class Failure(Struct, frozen=True):
     `slug` is one of `protocol.errors.SLUGS` (such as `wrong-key`, `no-network`, `model-failed`, `context-full`).
     `retriable`: the same request may work later (the agent is paused, not ended); `retry_after_s` is set for a limit
     that passes: the seconds until then. `before_first_reply` is for exit codes: this service has never answered in this
-    process. `failed_usage` is the usage of its attempts.
+    process. `failed_usage` is the usage of its attempts. `http_status` is that of the service's last answer, 0 without
+    one.
     """
 
     slug: str
@@ -178,6 +179,7 @@ class Failure(Struct, frozen=True):
     partial: list[Block] = field(default_factory=list[Block])
     retry_after_s: float | None = None
     failed_usage: Usage = NO_USAGE
+    http_status: int = 0
 
     @property
     def is_unavailable(self) -> bool:

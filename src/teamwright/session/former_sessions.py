@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.job_journal import Job
+from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 from teamwright.teams.file_stores import FileStores
@@ -47,10 +48,10 @@ class FormerSessions(Struct, frozen=True):
             jobs.start_orphan_cleanup()
         await asyncio.gather(*(jobs.wait_for_orphan_cleanup() for jobs in self.jobs))
 
-    def notify_owners(self, team: SessionTeam, text: Callable[[Job], str]) -> None:
+    def notify_owners(self, team: SessionTeam, end: Callable[[Job], TaskEnd]) -> None:
         """Notify members of the jobs that they lost. Jobs of a former lead are not reported."""
         for jobs in self.jobs:
-            notify_lost(jobs, team, None, text)
+            notify_lost(jobs, team, None, end)
 
     async def close(self) -> None:
         """Stop recording."""

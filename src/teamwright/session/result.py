@@ -111,7 +111,8 @@ class Result(Struct, frozen=True):
 
     `limit` names the cap (`money tokens turns time`), `limit_detail` says how much of it is used; `error` explains a
     run that is not done. `end` is how the lead's newest answer ended (docs/reference/answer-ends.md). `output` is
-    the value of the final answer in a run with a schema or an `output_type`.
+    the value of the final answer in a run with a schema or an `output_type`. `api_status` is the HTTP status with which
+    a service of models refused the request that ended the run, 0 without one.
     """
 
     text: str
@@ -138,6 +139,7 @@ class Result(Struct, frozen=True):
     output: Any = None
     fallbacks: tuple[ModelChanged, ...] = ()
     """The agents that changed to a fallback model, in the order of the changes."""
+    api_status: int = 0
 
     @property
     def larger_command(self) -> str:

@@ -146,7 +146,7 @@ class Session(Struct):
         if (failure := end.failure) is not None:
             slug = failure.slug if failure.before_first_reply or failure.slug not in _START_SLUGS else "model-failed"
             error = ModelFailed(slug, failure.what, looked_at=failure.looked_at, do=[*failure.do, self.resume_command])
-            return await self.result("failed", end.text, error=error)
+            return replace(await self.result("failed", end.text, error=error), api_status=failure.http_status)
         return await self.result("done", end.text)
 
     async def result(self, stop: Stop, text: str, *, limit: str = "", error: TeamwrightError | None = None) -> Result:

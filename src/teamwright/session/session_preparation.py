@@ -307,9 +307,11 @@ def trust_warnings(context: SessionContext) -> list[str]:
     if not waiting:
         return []
     verb = "is" if len(waiting) == 1 else "are"
+    in_sdk = ' (in the SDK: extra_args={"trust": None} or extraArgs: {trust: null})'
+    for_run = f"--trust{in_sdk if context.options.client_mcp is not None else ''} takes them for this run"
     return [
         f"this repository is not trusted: {len(waiting)} of its entries {verb} left out; "
-        "--trust takes them for this run, teamwright trust shows them and trusts for good"
+        f"{for_run}, teamwright trust shows them and trusts for good"
     ]
 
 

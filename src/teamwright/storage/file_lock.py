@@ -13,10 +13,11 @@ import fcntl
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 from teamwright.protocol.errors import LockLost, LockTimeout
 from teamwright.protocol.time_limit import time_limit
@@ -24,6 +25,8 @@ from teamwright.storage import lock_dir
 from teamwright.storage.atomic_write import storage_error
 from teamwright.storage.loop_cache import LoopCache
 from teamwright.storage.paths import make_private
+
+R = TypeVar("R")
 
 MAX_HOLD_S = 5.0
 """Seconds after which a hold commits nothing: other products take a lock over after 10 s."""
@@ -34,6 +37,8 @@ _LAST_OWN_DELAY_S = 0.002
 """Seconds between two attempts of a waiter. Teamwright holds are short and frequent: a waiter that polls slowly never
 gets the lock."""
 _MOMENT_S = 0.001
+_STALE_MARGIN_S = 1.0
+"""Seconds after which a stale lock directory is surely taken for one: file clocks may lag, or be ahead by this much."""
 _MAX_LOCKS = 256
 
 
@@ -94,6 +99,22 @@ class FileLock:
 
 
 _LOCKS: LoopCache[FileLock] = LoopCache(_MAX_LOCKS)
+
+
+async def past_dead_lock(work: Callable[[], Awaitable[R]]) -> R:
+    """Run `work`, again after each LockTimeout for as long as the lock of a killed program may be in its way.
+
+    Another product leaves its lock directory when it is killed, which shows only when the directory is stale. For work
+    that must not be given up before that: it may run several times. Raises LockTimeout when the lock is held longer,
+    so by a program that runs.
+    """
+    last_start = time.monotonic() + lock_dir.STALE_S + _STALE_MARGIN_S
+    while True:
+        try:
+            return await work()
+        except LockTimeout:
+            if time.monotonic() >= last_start:
+                raise
 
 
 def lock_for(target: Path, guard: Path) -> FileLock:

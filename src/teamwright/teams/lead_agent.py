@@ -29,7 +29,7 @@ from teamwright.protocol.events import MemberChanged, Notice, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
-from teamwright.protocol.runtime_tags import NO_KEY_TAGS, escape_tags
+from teamwright.protocol.runtime_tags import NO_KEY_TAGS, TaskEnd, escape_tags
 from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.timestamps import iso_time
 from teamwright.protocol.usage import Usage
@@ -131,16 +131,16 @@ class Lead(Struct):
             self.queue.put("user", self.agent.tags.with_files(content), f"prompt:{message_id()}")
         self.team.changed.set()
 
-    def notify(self, text: str, key: str = "", *, wakes: bool = True) -> None:
-        """Notify the lead of the end of one of its jobs. The transcript stores the note as `notice:<key>`.
+    def notify(self, notice: str | TaskEnd, key: str = "", *, wakes: bool = True) -> None:
+        """Notify the lead, mostly of the end of one of its jobs. The transcript stores the notice as `notice:<key>`.
 
-        A note that does not wake the lead is delivered with the next prompt or mail.
+        A notice that does not wake the lead is delivered with the next prompt or mail.
         """
         if not wakes:
-            block = text_block(self.agent.tags.notification(text))
+            block = text_block(self.agent.tags.notice(notice))
             self._quiet_notes.append((f"notice:{key or message_id()}", block))
             return
-        self.queue.put_notice(self.agent.tags, text, key)
+        self.queue.put_notice(self.agent.tags, notice, key)
         self.team.changed.set()
 
     def add_late_answer(self, text: str) -> None:

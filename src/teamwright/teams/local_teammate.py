@@ -25,7 +25,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import IdleNotification, InboxEntry, ShutdownRequest, parse_protocol
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
-from teamwright.protocol.runtime_tags import RuntimeTags
+from teamwright.protocol.runtime_tags import RuntimeTags, TaskEnd
 from teamwright.protocol.task import Task
 from teamwright.protocol.timestamps import iso_time
 from teamwright.teams.mailbox.incoming import IncomingMail, has_written_to_lead, known_task_ids
@@ -112,9 +112,9 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
         """See `Teammate`."""
         self.incoming.add_late_answer(text)
 
-    def notify(self, text: str, key: str = "") -> None:
+    def notify(self, notice: str | TaskEnd, key: str = "") -> None:
         """See `Teammate`."""
-        self.incoming.notify(text, key)
+        self.incoming.notify(notice, key)
 
     async def terminate(self, grace_s: float) -> str:
         """See `Teammate`."""

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from teamwright.agent.transcript import find_delivered_ids
-from teamwright.protocol.errors import TeamRefused, TeamwrightError
+from teamwright.protocol.errors import LockTimeout, TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry, ShutdownApproved, TeammateTerminated
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.roster import parse_config
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.task import TaskStatus
 from teamwright.protocol.timestamps import iso_time
+from teamwright.storage.file_lock import past_dead_lock
 from teamwright.teams.archive import find_archived
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.file_stores import FileStores
@@ -115,9 +118,13 @@ async def finish_end(team: SessionTeam, pending_end: PendingEnd, *, is_rerun: bo
     """Complete the steps after the end of a member. `is_rerun`: some of them may have been done before a kill."""
     name, roster, tasks = pending_end.name, team.roster, team.tasks
     FileStores(team.home).remove_dead_locks(team.directory)  # its process may have been killed while it had a lock
-    handed = await _try_step(team, name, "its tasks could not be handed back", tasks.release(name), [])
+    handed = await _try_step(
+        team, name, "its tasks could not be handed back", past_dead_lock(partial(tasks.release, name)), []
+    )
     if not pending_end.keeps:
-        await _try_step(team, name, "it could not be taken off the roster", roster.remove(name), None)
+        await _try_step(
+            team, name, "it could not be taken off the roster", past_dead_lock(partial(roster.remove, name)), None
+        )
         returned = return_mail(team, name, await _transcript_path(team, name))
         await _try_step(team, name, "the senders of its unread messages could not be notified", returned, None)
         closed = _close_requests(team, pending_end)
@@ -209,10 +216,21 @@ async def notify_lead_of_end(
     team: SessionTeam, pending_end: PendingEnd, returned_tasks: list[str], *, is_rerun: bool
 ) -> None:
     """Notify the lead of an end, its cause and the returned tasks. `is_rerun`: the notice may exist
-    from before a kill.
+    from before a kill. A lead of this process whose inbox stays locked receives the notice in memory.
     """
-    name = pending_end.name
-    inbox = team.mailbox(LEAD)
+    message = _terminated_message(pending_end, returned_tasks)
+    try:
+        await _send_end_to_lead(team, pending_end, message, is_rerun=is_rerun)
+    except LockTimeout:
+        if team.lead is None:
+            raise
+        team.lead.notify(escape_tags(message.message), pending_end.told)
+
+
+async def _send_end_to_lead(
+    team: SessionTeam, pending_end: PendingEnd, message: TeammateTerminated, *, is_rerun: bool
+) -> None:
+    name, inbox = pending_end.name, team.mailbox(LEAD)
     if pending_end.agreed_to and not (is_rerun and await inbox.contains(f"{pending_end.told}-agreed")):
         entry = team.external.own_entries.get(name)
         pane, backend = (entry.pane_id, entry.backend_type) if entry is not None else (IN_PROCESS, IN_PROCESS)
@@ -221,7 +239,7 @@ async def notify_lead_of_end(
         )
         await send_protocol(team, name, LEAD, approval, id=f"{pending_end.told}-agreed")
     if not (is_rerun and await inbox.contains(pending_end.told)):
-        await send_protocol(team, "system", LEAD, _terminated_message(pending_end, returned_tasks), id=pending_end.told)
+        await send_protocol(team, "system", LEAD, message, id=pending_end.told)
 
 
 def _terminated_message(pending_end: PendingEnd, returned_tasks: list[str]) -> TeammateTerminated:

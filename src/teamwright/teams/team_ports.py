@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from teamwright.agent.agent import always_false
 from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.protocol.task import Task
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class TeamLead(Protocol):
         """Queue the unread mail of a team that was removed, for delivery."""
         ...
 
-    def notify(self, text: str, key: str = "", *, wakes: bool = True) -> None:
+    def notify(self, notice: str | TaskEnd, key: str = "", *, wakes: bool = True) -> None:
         """Notify the lead; a note that does not wake it is delivered with its next input."""
         ...
 

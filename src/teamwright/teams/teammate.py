@@ -15,6 +15,7 @@ from msgspec import Struct, StructMeta, field
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.events import Emit, MemberChanged
 from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.protocol.timestamps import now_ms
 from teamwright.protocol.usage import Usage
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
@@ -203,8 +204,8 @@ class Teammate(Struct, metaclass=AbstractStruct, kw_only=True, eq=False):
         """Deliver an answer to one of its requests that is gone: as a notice."""
 
     @abstractmethod
-    def notify(self, text: str, key: str = "") -> None:
-        """Send it a note of the runtime, which is delivered like mail, and wakes it."""
+    def notify(self, notice: str | TaskEnd, key: str = "") -> None:
+        """Send it a notice of the runtime, which is delivered like mail, and wakes it."""
 
     @abstractmethod
     def note_raised_budget(self) -> None:

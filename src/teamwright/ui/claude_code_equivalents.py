@@ -30,10 +30,19 @@ FLAGS: tuple[EquivalentRow, ...] = (
     *_same("--tools --add-dir"),
     *_same("--permission-prompt-tool --settings --setting-sources --mcp-config --strict-mcp-config --plugin-dir"),
     *_same("--agent --agents --system-prompt --system-prompt-file --append-system-prompt --append-system-prompt-file"),
-    *_same("--max-turns --max-budget-usd --output-format --input-format --json-schema --include-partial-messages"),
+    *_same("--max-budget-usd --output-format --input-format --json-schema --include-partial-messages"),
     *_same("--replay-user-messages --no-session-persistence --version --help --init --maintenance"),
     EquivalentRow(
-        "--permission-mode", "different", "--permission-mode", "`manual` is default, and so is `auto`, with a notice."
+        "--permission-mode",
+        "different",
+        "--permission-mode",
+        "`manual` is default, and so is `auto`, with a notice; `delegate` is a further mode.",
+    ),
+    EquivalentRow(
+        "--max-turns",
+        "different",
+        "--max-turns",
+        "It counts the lead's model calls for one prompt; without it a headless run has 200.",
     ),
     EquivalentRow(
         "--teammate-mode", "different", "--teammate-mode", "It takes auto, in-process, tmux, detached or an adapter."
@@ -52,6 +61,43 @@ FLAGS: tuple[EquivalentRow, ...] = (
         EquivalentRow(name, "different", "--effort LEVEL", "A model without such a budget uses its nearest effort.")
         for name in ("--thinking", "--max-thinking-tokens")
     ),
+    *(
+        EquivalentRow(
+            name,
+            "absent",
+            "",
+            "A session ends with its terminal; your shell can run `teamwright -p` in the background.",
+        )
+        for name in ("--bg", "--background")
+    ),
+    *(
+        EquivalentRow(name, "absent", "", "There is no cloud service: all of it runs on your machines.")
+        for name in ("--cloud", "--environment", "--remote-control", "--remote-control-session-name-prefix", "--file")
+    ),
+    EquivalentRow(
+        "--autocompact", "absent", "teamwright config list", "Settings under `compact` say when it compacts."
+    ),
+    EquivalentRow("--ax-screen-reader", "absent", "-p", "A headless run prints plain lines."),
+    EquivalentRow("--brief", "absent", "", "A member writes to you through the lead."),
+    EquivalentRow("--debug-file", "absent", "teamwright log", "The event log of a session has what happened."),
+    EquivalentRow(
+        "--exclude-dynamic-system-prompt-sections",
+        "absent",
+        "",
+        "What differs between machines always comes after what is the same.",
+    ),
+    EquivalentRow(
+        "--forward-subagent-text",
+        "absent",
+        "",
+        "stream-json has these texts; a client asks for them with `forwardSubagentText`.",
+    ),
+    EquivalentRow("--include-hook-events", "absent", "teamwright log", "The event log of a session has them."),
+    EquivalentRow("--plugin-url", "absent", "--plugin-dir PATH", "A plugin is loaded from a directory."),
+    EquivalentRow("--prompt-suggestions", "absent", "", "The program suggests no prompts."),
+    EquivalentRow("--restricted", "absent", "--tools NAMES", "It names the only tools of the session."),
+    EquivalentRow("--safe-mode", "absent", "--setting-sources ''", "An empty list reads no settings file."),
+    EquivalentRow("--tmux", "absent", "--teammate-mode tmux", "It shows members in panes."),
     EquivalentRow("--betas", "absent", "", "The program chooses the beta headers that a model needs."),
     EquivalentRow("--chrome", "absent", "--mcp-config JSON", "A browser is controlled by an MCP server."),
     EquivalentRow("--no-chrome", "absent", "", "The program controls no browser."),
@@ -80,6 +126,8 @@ SUBCOMMANDS: tuple[EquivalentRow, ...] = (
         "logs", "different", "teamwright log", "It prints events, without an id those of the newest session."
     ),
     EquivalentRow("stop", "different", "teamwright stop", "It stops a team or a member."),
+    EquivalentRow("import", "different", "teamwright import", "It takes MCP servers over from `~/.claude.json`."),
+    *(EquivalentRow(name, "absent") for name in ("kill", "purge", "gateway")),
     *(EquivalentRow(name, "absent") for name in ("update", "install", "auth", "setup-token", "attach", "respawn")),
     *(EquivalentRow(name, "absent") for name in ("rm", "daemon", "remote-control", "auto-mode", "ultrareview")),
 )
@@ -92,6 +140,15 @@ COMMANDS: tuple[EquivalentRow, ...] = (
     EquivalentRow("/branch", "different", "/fork", "It makes a second session and stays in this one."),
     EquivalentRow("/todos", "different", "/tasks", "The task list is shared by the team."),
     *(EquivalentRow(name, "absent") for name in ("/ide", "/login", "/logout", "/output-style", "/pr-comments")),
+    *(
+        EquivalentRow(name, "absent")
+        for name in ("/advisor", "/batch", "/btw", "/chrome", "/color", "/copy", "/desktop")
+    ),
+    *(
+        EquivalentRow(name, "absent")
+        for name in ("/effort", "/fast", "/feedback", "/goal", "/insights", "/keybindings")
+    ),
+    *(EquivalentRow(name, "absent") for name in ("/loop", "/mobile", "/plugin")),
     *(EquivalentRow(name, "absent") for name in ("/statusline", "/terminal-setup", "/theme", "/upgrade", "/vim")),
 )
 """The text of an absent command is that of the terminal, `ui.terminal.command_equivalents.EQUIVALENTS`."""

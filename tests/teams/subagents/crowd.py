@@ -13,9 +13,7 @@ from teamwright.testing import Call, ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import newest
 
-NOTICE = re.compile(
-    r'(?:^|")<task-notification[^>]*>\s*(?:\\n)?(?:Sub-agent|Background command) .*?task_id \\?"(\w+)', re.S | re.M
-)
+NOTICE = re.compile(r'(?:^|")<task-notification[^>]*>\s*(?:\\n)?<task-id>(\w+)</task-id>', re.S | re.M)
 """A notice at the beginning of a text: one that an answer quotes does not count."""
 
 

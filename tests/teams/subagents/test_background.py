@@ -33,10 +33,10 @@ async def test_one_in_the_background_is_launched_with_its_fields_and_its_end_is_
     assert run.output_file.read_text().splitlines()[1:] == ["done: Count the lines.", "[completed]"]
     assert result.text.startswith("told: <task-notification key=")
     for part in (
-        f'Sub-agent "job Count the lines." (task_id "{run.id}", tool_use_id "{run.call}") completed.\n',
-        f"\nIts output file: {run.output_file}\n",
-        f"\nIt used 0 tokens and 0 tool calls in {run.duration_ms} ms.\n",
-        "\nIts result:\n\ndone: Count the lines.\n</task-notification>",
+        f"<task-id>{run.id}</task-id>\n<tool-use-id>{run.call}</tool-use-id>\n",
+        f"\n<output-file>{run.output_file}</output-file>\n<status>completed</status>\n",
+        '\n<summary>Sub-agent "job Count the lines." completed.</summary>\n<result>done: Count the lines.</result>\n',
+        f"<usage>total_tokens: 0\ntool_uses: 0\nduration_ms: {run.duration_ms}</usage>\n</task-notification>",
     ):
         assert part in result.text, part
     assert model.notices() == [run.id]
@@ -66,10 +66,8 @@ async def test_twenty_that_end_at_once_are_told_once_each_and_one_that_fails_tak
         runs = team.session.agents.runs
         assert sorted(model.notices()) == sorted(runs) and len(runs) == 20
         for run in runs.values():
-            part = next(p for p in model.told().split("<task-notification ") if f'task_id \\"{run.id}\\"' in p)
-            assert f'Sub-agent \\"{run.description}\\" ' in part and f") {run.state}" in part, (
-                "the id is its producer's"
-            )
+            part = next(p for p in model.told().split("<task-notification ") if f"<task-id>{run.id}<" in p)
+            assert f'Sub-agent \\"{run.description}\\" {run.state}' in part, "the id is its producer's"
     assert sorted(run.state for run in runs.values()) == ["completed"] * 19 + ["failed"]
 
 
@@ -120,7 +118,7 @@ async def test_one_that_is_stopped_is_told_as_killed_with_what_it_had_said_and_i
     assert "<status>killed</status>" in shown and "begun" in shown
     assert again.startswith(f"{run.id} is not running (status: killed).")
     notice = model.told().split("<task-notification ")[1]
-    assert ") was killed: stopped by the lead" in notice and "Its text until then:\\n\\nbegun\\n<" in notice
+    assert '\\" was killed: stopped by the lead' in notice and "<result>begun</result>" in notice
     assert model.notices() == [run.id]
 
 

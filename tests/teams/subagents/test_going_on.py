@@ -93,7 +93,7 @@ async def test_words_for_one_that_has_ended_make_it_go_on_in_the_background_and_
         result = await team.run("Go.")
         run = only(team)
     assert json.loads(results(model)[1])["outcome"] == "resumed"
-    assert "Its result:\n\ndone: Look again.\n<" in result.text and model.notices() == [run.id]
+    assert "<result>done: Look again.</result>" in result.text and model.notices() == [run.id]
 
 
 @pytest.mark.promise("row F11")
@@ -134,7 +134,7 @@ async def test_fifty_megabytes_are_no_obstacle_and_neither_is_another_life_of_th
     async with Team.resume("crew", model=again, cwd=tmp_path / "work", permission_mode="bypassPermissions") as team:
         result = await within_result(WAIT_S, team.run("Ask it."))
         assert team.session.agents.runs[run.id].state == "completed"
-    assert "Its result:\n\ndone: Still there?\n<" in result.text
+    assert "<result>done: Still there?</result>" in result.text
     assert len(next(r for r in again.requests if r.agent_name == run.id).items) == 103
 
 

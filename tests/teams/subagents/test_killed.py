@@ -47,7 +47,11 @@ async def test_one_in_the_background_is_told_as_killed_once_and_can_be_gone_on_w
         await team.run("Where are we?")
         assert team.session.agents.runs[id].state == "completed"
     notice = model.request_text(0)
-    assert notices_in(notice) == [id] and f'(task_id "{id}", tool_use_id "' in notice and ") was killed: " in notice
+    assert (
+        notices_in(notice) == [id]
+        and f"<task-id>{id}</task-id>\n<tool-use-id>" in notice
+        and '" was killed: ' in notice
+    )
     assert f'call Agent with resume "{id}".' in notice
     child = next(r for r in model.requests if r.agent_name == id)
     assert b"work, then stall" in child.items[0] and b"Finish." in child.items[-1]

@@ -178,6 +178,28 @@ def test_an_mcp_server_inside_the_client_is_called(tmp_path, repo):
     assert init["mcp_servers"] == [{"name": "calc", "status": "connected"}]
 
 
+@pytest.mark.finding("3I11")
+def test_a_server_of_a_client_that_has_nothing_of_a_declared_part_causes_no_line(tmp_path, repo):
+    def served(request):
+        message = request["message"]
+        if message["method"] == "initialize":
+            capabilities = {"tools": {}, "prompts": {}}
+            answer = {"result": {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": {}}}
+        else:
+            answer = {"error": {"code": -32601, "message": "Method not found"}}
+        return {"mcp_response": {"jsonrpc": "2.0", "id": message.get("id"), **answer}}
+
+    config = json.dumps({"mcpServers": {"calc": {"type": "sdk", "name": "calc"}}})
+    with client(tmp_path, repo, ["Done."], "--mcp-config", config, mcp_message=served) as one:
+        one.request("i", subtype="initialize", hooks=None)
+        one.prompt("hi")
+        lines = one.result()
+        one.request("s", subtype="mcp_status")
+        assert one.answer_to("s")["response"] == {"mcpServers": [{"name": "calc", "status": "connected"}]}
+        assert one.process.communicate(timeout=WAIT_S)[1] == ""
+    assert "Method not found" not in json.dumps(lines)
+
+
 def test_an_mcp_server_of_a_client_needs_a_client(tmp_path, repo):
     config = json.dumps({"mcpServers": {"calc": {"type": "sdk", "name": "calc"}}})
     with LoopbackModel.in_thread(["Done."]) as server:

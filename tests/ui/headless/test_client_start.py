@@ -9,7 +9,7 @@ from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import UsageError
 from teamwright.session.options import Options
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.model_server_replies import Answer
+from teamwright.testing.model_server_replies import Answer, Status
 from teamwright.ui.headless.client_start import with_client_fields
 from tests.support.waits import WAIT_S
 from tests.ui.headless.test_client import client
@@ -335,3 +335,52 @@ def test_a_number_of_thinking_tokens_that_is_none_is_refused(tmp_path, repo):
         done = Program(repo, tmp_path / "home", server.url).run("-p", "hi", "--max-thinking-tokens", "many")
     assert done.returncode == 2
     assert "max-thinking-tokens" in "\n".join(error_of(done)[1]) + error_of(done)[0]
+
+
+def with_helper(body):
+    """The lead starts a sub-agent, which reads a file."""
+    text = json.dumps(body["messages"])
+    if "help me" in text and "Ask the helper" not in text:
+        return (
+            "I have read it."
+            if "tool_result" in text
+            else Answer("I read.", tools=[("Read", {"file_path": "main.py"})])
+        )
+    if "tool_result" in text:
+        return "Done."
+    return Answer("", tools=[("Agent", {"description": "d", "prompt": "help me", "subagent_type": "general-purpose"})])
+
+
+@pytest.mark.finding("3I11")
+@pytest.mark.parametrize("asks", [False, True])
+def test_texts_of_sub_agents_come_only_when_the_client_asked_for_them(tmp_path, repo, asks):
+    with client(tmp_path, repo, with_helper) as one:
+        one.request("i", subtype="initialize", forwardSubagentText=asks)
+        one.answer_to("i")
+        one.prompt("Ask the helper.")
+        lines = one.result()
+    inner = [line for line in lines if line.get("parent_tool_use_id")]
+    kinds = [block["type"] for line in inner for block in line["message"]["content"]]
+    assert kinds == (["text", "text", "tool_use", "tool_result", "text"] if asks else ["tool_use", "tool_result"])
+
+
+@pytest.mark.finding("3I11", "3I9")
+def test_a_result_names_the_prompt_that_it_answers_and_why_it_failed(tmp_path, repo):
+    (repo / ".claude").mkdir(exist_ok=True)
+    (repo / ".claude" / "settings.json").write_text(json.dumps({"permissions": {"allow": ["Bash(make:*)"]}}))
+    origin, uuid = {"kind": "peer", "name": "zed"}, "00000000-0000-4000-8000-000000000001"
+    with client(tmp_path, repo, ["One.", Status(400, "no such field")], "--replay-user-messages") as one:
+        one.prompt("first", uuid=uuid, origin=origin)
+        [*lines, done] = one.result()
+        assert [line["origin"] for line in lines if line.get("isReplay")] == [origin]
+        assert (done["origin"], done["user_message_uuid"], done["user_message_uuids"]) == (origin, uuid, [uuid])
+        assert (done["terminal_reason"], done["api_error_status"]) == ("completed", None)
+        one.prompt("second")
+        failed = one.result()[-1]
+        _, stderr = one.process.communicate(timeout=WAIT_S)
+    assert "origin" not in failed and "user_message_uuid" not in failed
+    assert (failed["terminal_reason"], failed["api_error_status"]) == ("api_error", 400)
+    assert failed["result"] == failed["errors"][0] == "anthropic refused the request (HTTP 400): no such field"
+    first, second = stderr.splitlines()[:2]  # no line about caps or costs
+    assert "not trusted" in first and 'extra_args={"trust": None}' in first and "extraArgs: {trust: null}" in first
+    assert "HTTP 400" in second and " USD" not in stderr

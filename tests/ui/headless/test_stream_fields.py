@@ -12,7 +12,7 @@ from tests.ui.program import Program
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "clients.md"
 EVERY_LINE = {"type", "session_id", "uuid"}
-SOMETIMES = {"agent_id", "isReplay", "structured_output", "errors"}
+SOMETIMES = {"agent_id", "isReplay", "origin", "structured_output", "errors"}
 
 
 def listed(kind: str) -> set[str]:

@@ -20,7 +20,7 @@ from tests.support.waits import WAIT_S, wait_until
 from tests.ui.program import Program, told_results
 
 NOTICE = re.compile(r"<task-notification[^>]*>.*?</task-notification>", re.S)
-ENDED = re.compile(r'task_id "(\w+)"[^)]*\) (?:was )?(\w+)')
+ENDED = re.compile(r"<task-id>(\w+)</task-id>.*?<status>(\w+)</status>", re.S)
 
 
 def agent(prompt: str, **more: Any) -> Answer:

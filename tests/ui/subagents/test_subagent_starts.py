@@ -87,7 +87,7 @@ def test_an_answer_comes_back_once_and_leaves_events_a_transcript_a_file_and_a_r
         assert play.notices() == [] and out == "I wait.\n"
     else:
         assert route.status in play.results()[0] and f"agentId: {id}" in play.results()[0]
-        assert play.notices() == [(id, "completed")] and "Its result:\\n\\nThere are 412.\\n<" in str(play.asked()[-1])
+        assert play.notices() == [(id, "completed")] and "<result>There are 412.</result>" in str(play.asked()[-1])
         assert out == "lead is done.\n"
     assert tuple(files.states()) == route.states
     assert files.output(id).splitlines()[1:] == [
@@ -162,7 +162,7 @@ def test_after_a_kill_one_in_the_background_is_told_as_killed_once_with_what_it_
         second.communicate(timeout=WAIT_S)
         assert play.notices() == [(id, "killed")]
     told = str(play.asked()[-1])
-    assert "Its text until then:\\n\\nI found nine.\\n<" in told and "it ended with the process that ran it" in told
+    assert "<result>I found nine.</result>" in told and "it ended with the process that ran it" in told
     more = {"prompt": "Finish.", "resume": id, "description": "the rest"}
     play = Play([call("Agent", **more), "I wait."], kid=["There are 412."])
     with play.on(repo, program.home) as program:

@@ -89,7 +89,7 @@ def test_after_a_kill_the_member_is_told_as_killed_once_and_goes_on_with_it(tmp_
         done = program.run("resume", files.id[:8], "-p", BYPASS)
         assert done.returncode == 0, done.stderr
     assert play.notices("ada") == [(id, "killed")] and play.notices() == []
-    assert "Its text until then:\n\nI found nine.\n<" in words_of(play.asked("ada")[0])
+    assert "<result>I found nine.</result>" in words_of(play.asked("ada")[0])
     assert play.results("ada")[-1].startswith("There are 412.")
 
 

@@ -17,7 +17,15 @@ from msgspec import Struct, field
 from teamwright.models.scripted.script_file import ScriptCall, ScriptPart, ScriptTurn, TurnConditions
 from teamwright.models.scripted.script_template import fill_deep
 from teamwright.protocol.messages import Block, message_text, text_block, tool_calls
-from teamwright.protocol.runtime_tags import MESSAGE, MESSAGE_PATTERN, PEER_NOTE, REMINDER, parse_sender, unescape_tags
+from teamwright.protocol.runtime_tags import (
+    MESSAGE,
+    MESSAGE_PATTERN,
+    NOTIFICATION,
+    PEER_NOTE,
+    REMINDER,
+    parse_sender,
+    unescape_tags,
+)
 
 TASK_LIST = "task-list"
 """The sender of claimed tasks."""
@@ -26,7 +34,7 @@ _ENVELOPE = re.compile(rf"(?:{re.escape(PEER_NOTE)}\n)?{MESSAGE_PATTERN}", re.DO
 
 
 class ReceivedText(Struct, frozen=True):
-    """A text that an agent received. `sender` is a name, `user`, or `system` for reminders of the runtime."""
+    """A text that an agent received. `sender` is a name, `user`, or `system` for notices of the runtime."""
 
     sender: str
     text: str
@@ -73,7 +81,7 @@ def _plain(text: str) -> list[ReceivedText]:
     text = text.strip()
     if not text:
         return []
-    return [ReceivedText("system" if text.startswith(f"<{REMINDER}") else "user", text)]
+    return [ReceivedText("system" if text.startswith((f"<{REMINDER}", f"<{NOTIFICATION}")) else "user", text)]
 
 
 CallNumberLookup: TypeAlias = Callable[[str], str]

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from msgspec import field
+from msgspec import convert, field
 from msgspec.structs import asdict, replace
 
 from teamwright.agent.agent import Agent
@@ -22,6 +22,7 @@ from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.event_json import from_json
 from teamwright.protocol.events import LIVE, MemberChanged, ModeChanged, TaskChanged, TeamEvent, ToolCalled
 from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.session.control.remote_actions import ActionContext, perform
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import track_event
@@ -156,7 +157,7 @@ class LedMember(MemberLifetime):
             case "late":
                 teammate.deliver_late_answer(str(fields["text"]))
             case "notice":
-                teammate.notify(str(fields["text"]), str(fields.get("key") or ""))
+                teammate.notify(convert(fields["notice"], str | TaskEnd), str(fields.get("key") or ""))
             case "budget_raised":
                 teammate.note_raised_budget()
             case _:

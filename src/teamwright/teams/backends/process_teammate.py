@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 
 from teamwright.permissions.verdict import Mode
 from teamwright.processes.ipc import IpcBody, IpcConnection
@@ -20,6 +20,7 @@ from teamwright.processes.orphans import end_orphans
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.doorbell import remove_unused
@@ -118,9 +119,9 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
         """See `Teammate`."""
         self._send_note("late", text=text)
 
-    def notify(self, text: str, key: str = "") -> None:
+    def notify(self, notice: str | TaskEnd, key: str = "") -> None:
         """See `Teammate`."""
-        self._send_note("notice", text=text, key=key)
+        self._send_note("notice", notice=to_builtins(notice), key=key)
         self.wake()
 
     def note_raised_budget(self) -> None:

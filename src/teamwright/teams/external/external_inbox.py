@@ -108,10 +108,10 @@ class InboxContext(Struct):
 
 
 class ExternalTeamInbox(Inbox):
-    """The inbox of any member of the team."""
+    """The inbox of any member of the team. It keeps what it cannot write or read now, and so outlasts no lock."""
 
     def __init__(self, path: Path, guard: Path, archive: Path, postal: InboxContext) -> None:
-        super().__init__(path, guard, archive)
+        super().__init__(path, guard, archive, outlasts_locks=False)
         self._context = postal
         self._unsent: deque[InboxEntry] = deque()
         self._send_task: asyncio.Task[None] | None = None

@@ -20,6 +20,7 @@ from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import FileMark, ModeChanged
 from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.protocol.secret_texts import mask_tokens
 from teamwright.protocol.timestamps import now_ms
 from teamwright.teams.backend_teammate import BackendTeammate
@@ -133,9 +134,9 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
         """See `Teammate`."""
         self.send_note(text, "an answer came late")
 
-    def notify(self, text: str, key: str = "") -> None:
-        """See `Teammate`."""
-        self.send_note(text, "a note")
+    def notify(self, notice: str | TaskEnd, key: str = "") -> None:
+        """See `Teammate`. Of an end it reads the sentence: the jobs of another program's member are its own."""
+        self.send_note(notice if isinstance(notice, str) else notice.summary, "a note")
 
     def note_raised_budget(self) -> None:
         """See `Teammate`: its usage is not counted here."""

@@ -32,7 +32,7 @@ from teamwright.protocol.mail import (
     parse_protocol,
 )
 from teamwright.protocol.messages import Block, ToolCall, text_block, tool_calls
-from teamwright.protocol.runtime_tags import RuntimeTags, escape_tags
+from teamwright.protocol.runtime_tags import RuntimeTags, TaskEnd, escape_tags
 from teamwright.protocol.timestamps import now_ms, parse_iso_ms
 
 if TYPE_CHECKING:
@@ -281,12 +281,13 @@ class IncomingMail(Struct, dict=True):
         mail = self.compose(quiet)
         return UserMessage((*mail.blocks, *delivery.blocks), (*mail.ids, *delivery.ids)), quiet
 
-    def notify(self, text: str, key: str = "") -> None:
-        """Queue a note of the runtime about the end of one of the member's jobs: it is delivered like mail, and wakes.
+    def notify(self, notice: str | TaskEnd, key: str = "") -> None:
+        """Queue a notice of the runtime, mostly of the end of one of the member's jobs: it is delivered like mail, and
+        wakes.
 
         The transcript stores it as `notice:<key>`; without a key it gets a new one.
         """
-        self.notices.put_notice(self.conversation.tags, text, key)
+        self.notices.put_notice(self.conversation.tags, notice, key)
         self.wake()
 
     def add_late_answer(self, text: str) -> None:

@@ -11,8 +11,8 @@ from teamwright.mail.message_size import fit_text
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, message_id
-from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.runtime_tags import escape_tags
+from teamwright.protocol.mail import RUNTIME_SENDERS, InboxEntry
+from teamwright.protocol.runtime_tags import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.teams.team import SessionTeam
@@ -50,7 +50,8 @@ async def put_entry(team: SessionTeam, to: str, entry: InboxEntry) -> bool:
         return True
     teammate = team.find(to)
     if teammate is not None:
-        teammate.notify(escape_tags(entry.text))
+        own = entry.sender in RUNTIME_SENDERS
+        teammate.notify(escape_tags(entry.text) if own else NO_KEY_TAGS.entry(entry))
     elif to == LEAD and team.lead is not None:
         team.lead.queue_unread_mail([entry])
     team.changed.set()

@@ -17,6 +17,7 @@ from teamwright.agent.job_journal import Job
 from teamwright.hooks import payload
 from teamwright.hooks.payload import HookAgent
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.runtime_tags import TaskEnd, escape_tags
 from teamwright.protocol.timestamps import iso_time
 from teamwright.teams.lead_agent import Lead
 from teamwright.teams.subagents.run_reports import end_notice as of_agent
@@ -24,8 +25,8 @@ from teamwright.teams.subagents.run_reports import job_end_notice, subagent_even
 from teamwright.teams.subagents.subagent_registry import INTERRUPTED, SESSION_ENDED, Subagents
 from teamwright.teams.team import SessionTeam
 
-Notify: TypeAlias = Callable[[str, str], None]
-"""Receives the text and the key under which the transcript will store it."""
+Notify: TypeAlias = Callable[[TaskEnd, str], None]
+"""Receives the end and the key under which the transcript will store it."""
 
 
 class EndedJob(Protocol):
@@ -75,7 +76,7 @@ def notify_lost(
     jobs: UnreportedJobs[Job_co],
     team: SessionTeam,
     lead: Lead | None,
-    text: Callable[[Job_co], str],
+    end: Callable[[Job_co], TaskEnd],
     key: Callable[[Job_co], str] = _job_key,
     quiet: Callable[[Job_co], bool] = _was_stopped,
 ) -> list[Job_co]:
@@ -106,7 +107,7 @@ def notify_lost(
         unreported_jobs = [job for job in own.values() if f"notice:{key(job)}" not in known_ids]
         jobs.mark_reported({job.id for job in its} - {job.id for job in unreported_jobs})
         for job in unreported_jobs:
-            (aside if quiet(job) else notice)(text(job), key(job))
+            (aside if quiet(job) else notice)(end(job), key(job))
         notified_jobs += unreported_jobs
     return notified_jobs
 
@@ -132,16 +133,16 @@ class OwnerNotices(Struct):
     team: SessionTeam
     agents: Subagents
 
-    def notify(self, owner: str, text: str, key: str) -> bool:
+    def notify(self, owner: str, end: TaskEnd, key: str) -> bool:
         """See `OwnerNotifier`."""
         if owner == LEAD:
             if self.lead is not None:
-                self.lead.notify(text, key)
+                self.lead.notify(end, key)
             return self.lead is not None
         if (teammate := self.team.find(owner)) is not None:
-            teammate.notify(text, key)
+            teammate.notify(end, key)
             return True
-        return self.agents.notify_run(owner, text, key)
+        return self.agents.notify_run(owner, end, key)
 
     def withdraw(self, owner: str, key: str) -> bool:
         """See `OwnerNotifier`."""
@@ -190,8 +191,11 @@ def notify_lost_subagents(subagents: Subagents, team: SessionTeam, lead: Lead | 
 
 
 def deliver_text(current_team: Callable[[], SessionTeam | None], agent: HookAgent, text: str, wakes: bool) -> None:
-    """Deliver a text to this agent. Without `wakes` an idle lead or teammate receives it with its next turn."""
-    team = current_team()
+    """Deliver a text of a hook to this agent. Tags in it are escaped.
+
+    Without `wakes` an idle lead or teammate receives it with its next turn.
+    """
+    team, text = current_team(), escape_tags(text)
     if team is None:
         return
     if agent.kind == payload.LEAD:

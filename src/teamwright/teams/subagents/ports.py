@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.tool import HiddenParameter
+from teamwright.protocol.runtime_tags import TaskEnd
 
 if TYPE_CHECKING:
     from teamwright.protocol.events import Emit
@@ -96,8 +97,8 @@ class SubagentBuilder(Protocol):
 class OwnerNotifier(Protocol):
     """The port that notifies owners of ends."""
 
-    def notify(self, owner: str, text: str, key: str) -> bool:
-        """Put a notice into the owner's queue and wake it; False when that owner has ended."""
+    def notify(self, owner: str, end: TaskEnd, key: str) -> bool:
+        """Put the end into the owner's queue and wake it; False when that owner has ended."""
         ...
 
     def withdraw(self, owner: str, key: str) -> bool:

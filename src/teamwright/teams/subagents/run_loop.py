@@ -167,8 +167,8 @@ def queue_lost_notices(
         for one in agents.unreported()
         if one.owner == run.id
     ]
-    for settle, id, key, text in ended:
+    for settle, id, key, notice in ended:
         if conversation.delivered_ids({f"notice:{key}"}):
             settle([id])
         else:
-            run.queue.put_notice(conversation.tags, text, key)
+            run.queue.put_notice(conversation.tags, notice, key)

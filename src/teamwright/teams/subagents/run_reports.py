@@ -13,7 +13,7 @@ from teamwright.agent.job_journal import Job
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import SubagentChanged
 from teamwright.protocol.messages import Block, text_block
-from teamwright.protocol.runtime_tags import RuntimeTags, escape_tags
+from teamwright.protocol.runtime_tags import RuntimeTags, TaskEnd
 from teamwright.protocol.usage import Usage
 from teamwright.teams.subagents.subagent_run import SubagentRun
 
@@ -21,25 +21,26 @@ _MAX_INPUT_CHARS = 200
 """Characters of a call's input that the file shows."""
 
 
-def end_notice(run: SubagentRun) -> str:
-    """Return the end of a background sub-agent as its owner reads it: plain sentences, the sub-agent's own text last.
-
-    `run` has ended. The runtime's keyed tag around them is left to the caller.
-    """
-    ids = [f'task_id "{run.id}"', f'tool_use_id "{run.call}"' if run.call else ""]
+def end_notice(run: SubagentRun) -> TaskEnd:
+    """Return the end of a background sub-agent for its owner. `run` has ended."""
     how = "was killed" if run.state == "killed" else run.state
-    reason = f": {_flatten(run.failure_reason).rstrip('.')}" if run.failure_reason else ""
-    lines = [f'Sub-agent "{_quote(run.description)}" ({", ".join(filter(None, ids))}) {how}{reason}.']
+    reason = f": {run.failure_reason.rstrip('.')}" if run.failure_reason else ""
+    notes: list[str] = []
     if run.unread_messages:
-        lines.append(f"It ended before it read {run.unread_messages} message{'s' if run.unread_messages > 1 else ''}.")
-    lines.append(f"Its output file: {run.output_file}")
-    lines.append(f"It used {run.tokens} tokens and {run.tool_calls} tool calls in {run.duration_ms} ms.")
-    if run.state != "completed" and may_continue(run):
-        lines.append(f'To continue it with its whole conversation, call Agent with resume "{run.id}".')
-    if run.text:
-        head = "Its result:" if run.state == "completed" else "Its text until then:"
-        lines.append(f"{head}\n\n{escape_tags(run.text)}")
-    return "\n".join(lines)
+        notes.append(f"It ended before it read {run.unread_messages} message{'s' if run.unread_messages > 1 else ''}.")
+    if run.state != "completed":
+        notes += ["The result is its text until then."] if run.text else []
+        notes += [f'Call Agent with resume "{run.id}" to continue it.'] if may_continue(run) else []
+    return TaskEnd(
+        task_id=run.id,
+        tool_use_id=run.call,
+        output_file=str(run.output_file),
+        status=str(run.state),
+        summary=f'Sub-agent "{_quote(run.description)}" {how}{reason}.',
+        result=run.text,
+        usage=usage_text(run),
+        note=" ".join(notes),
+    )
 
 
 def may_continue(run: SubagentRun) -> bool:
@@ -50,11 +51,8 @@ def may_continue(run: SubagentRun) -> bool:
     return end.failure.retriable if end.failure is not None else end.stop != "limit"
 
 
-def job_end_notice(job: Job) -> str:
-    """Return the end of a background command as its owner reads it, in plain sentences.
-
-    `job` has ended. The runtime's keyed tag around them is left to the caller.
-    """
+def job_end_notice(job: Job) -> TaskEnd:
+    """Return the end of a background command for its owner. `job` has ended."""
     how = job.state if job.state in {"completed", "failed"} else f"was {job.state}"
     if job.timed_out_s:
         how += f": that was its time limit of {job.timed_out_s:g} s"
@@ -62,19 +60,19 @@ def job_end_notice(job: Job) -> str:
         how += ": it ended with the process that ran it"
     elif job.exit_code is not None:
         how += f" with exit code {job.exit_code}"
-    what = _quote(job.description or job.command or job.id)
-    return (
-        f'Background command "{what}" (task_id "{job.id}") {how}.\nRead its output file for what it printed: {job.file}'
+    return TaskEnd(
+        task_id=job.id,
+        tool_use_id=job.tool_use_id,
+        output_file=str(job.file),
+        status=job.state,
+        summary=f'Background command "{_quote(job.description or job.command or job.id)}" {how}.',
+        note="The output file has what it printed.",
     )
 
 
 def _quote(text: str) -> str:
-    """Quote other authors' text: it can neither end the quotes nor begin a line."""
-    return _flatten(text).replace('"', "'")
-
-
-def _flatten(text: str) -> str:
-    return escape_tags(" ".join(text.split()))
+    """Return text of others that cannot end the quotes around it."""
+    return text.replace('"', "'")
 
 
 def prompt_block(sender: str, run: SubagentRun, tags: RuntimeTags, text: str) -> Block:

@@ -25,6 +25,7 @@ from teamwright.protocol.errors import LimitExceeded, TeamRefused, TeamwrightErr
 from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import run_id
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.started_task import start_task
@@ -355,12 +356,12 @@ class Subagents(SubagentRuns):
             await self._resume(run, text, sender, call, background=True, id=id)
             return False
 
-    def notify_run(self, id: str, text: str, key: str) -> bool:
+    def notify_run(self, id: str, notice: str | TaskEnd, key: str) -> bool:
         """Notify a sub-agent of the end of one of its jobs. False when it does not run."""
         run = self.runs.get(id)
         if run is None or not run.is_running or run.agent is None:
             return False
-        run.queue.put_notice(run.agent.tags, text, key)
+        run.queue.put_notice(run.agent.tags, notice, key)
         run.input_arrived.set()
         return True
 

@@ -277,6 +277,7 @@ class Bash(Tool[BashInput]):
             scratch=place.scratch,
             text=call.command,
             description=call.description,
+            tool_use_id=ctx.tool_use_id,
             timeout_s=None if call.timeout is None else _in_seconds(call.timeout, self._settings),
         )
         self._move_to_job(job, call)
@@ -359,7 +360,7 @@ class Bash(Tool[BashInput]):
         self, process: Process, output: ProcessOutput, call: BashInput, ctx: ToolContext
     ) -> ToolResult:
         """Make a job of a running command, because a person did not want the agent to wait."""
-        job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
+        job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command, tool_use_id=ctx.tool_use_id)
         if job is None:
             self._guards.move_to_job(None, call)
             return ToolResult("The command continues in the background; it has closed its output.", brief="background")
@@ -374,7 +375,7 @@ class Bash(Tool[BashInput]):
     def _adopt_left_running(self, process: Process, output: ProcessOutput, call: BashInput, ctx: ToolContext) -> str:
         if not process.has_left_running():
             return ""
-        job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
+        job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command, tool_use_id=ctx.tool_use_id)
         stop = f"To stop it: kill {process.kill_arguments()}"
         if job is None:
             self._guards.move_to_job(None, call)

@@ -58,7 +58,13 @@ class Root(click.Group):
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True
         ctx.meta[_IS_PROMPT_KEY] = "--" in args
-        words = click.Command.parse_args(self, ctx, args)
+        first = args[0] if args else ""
+        try:
+            words = click.Command.parse_args(self, ctx, args)
+        except click.NoSuchOption:
+            if first.lower() in ABSENT:  # a command of another program, with a flag of that command
+                _refuse_misspelling(first)
+            raise
         ctx.meta[WORDS_KEY] = tuple(words)
         ctx.args = []
         return ctx.args

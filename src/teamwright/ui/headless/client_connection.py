@@ -43,10 +43,11 @@ _LATE_S = 5.0
 
 
 class ClientPrompt(Struct, frozen=True):
-    """A prompt of the client. `uuid` is the client's id of it; empty when it gave none."""
+    """A prompt of the client. `uuid` is the client's id of it, empty without one; `origin` is returned unchanged."""
 
     content: list[Block]
     uuid: str = ""
+    origin: Mapping[str, Any] | None = None
 
 
 class ClientError(Exception):
@@ -88,6 +89,12 @@ class ClientConnection:
         on_request = self.ask if asks else options.on_request
         own_hooks = (*options.own_hooks, *hooks)
         return replace(options, own_hooks=own_hooks, on_request=on_request, client_mcp=self.exchange_mcp)
+
+    @property
+    def reads_subagent_text(self) -> bool:
+        """True when the client's first request asked for the texts of sub-agents."""
+        request: Mapping[str, Any] = self._first.result().get("request") or {}
+        return bool(request.get("forwardSubagentText"))
 
     def attach(self, session: Session) -> None:
         """Answer the client's requests for this session from now on."""
@@ -380,6 +387,8 @@ def _parse_prompt(body: dict[str, Any], line: bytes) -> ClientPrompt:
             raise KeyError("type")
     except (KeyError, TypeError) as problem:
         raise _no_message_error(line) from problem
+    blocks = [text_block(content)] if isinstance(content, str) else list(content)
+    origin = cast("object", body.get("origin"))
     return ClientPrompt(
-        [text_block(content)] if isinstance(content, str) else list(content), str(body.get("uuid") or "")
+        blocks, str(body.get("uuid") or ""), cast("dict[str, Any]", origin) if isinstance(origin, dict) else None
     )

@@ -25,11 +25,11 @@ from teamwright.ui.headless.client_commands import CLIENT_COMMANDS
 
 _TAKEN = frozenset(
     {"subtype", "hooks", "agents", "systemPrompt", "appendSystemPrompt", "sdkMcpServers", "jsonSchema", "title"}
-) | {"sdkMcpServerConfigs"}
+) | {"sdkMcpServerConfigs", "forwardSubagentText"}
 _WITHOUT_EFFECT = frozenset(
     # The servers answer for themselves; the rest is about texts and controls that a client may show.
     {"sdkMcpServerManifests", "sdkMcpServerManifestsOrigin", "systemPromptSnapshot", "excludeDynamicSections"}
-    | {"promptSuggestions", "agentProgressSummaries", "forwardSubagentText", "supportedDialogKinds"}
+    | {"promptSuggestions", "agentProgressSummaries", "supportedDialogKinds"}
     | {"perTaskStopAffordance"}
     # Both are read at a start with --await-initialize alone; the answer says that they were not applied.
     | {"plugins", "mcpServers"}

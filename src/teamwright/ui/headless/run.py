@@ -55,6 +55,7 @@ async def _run_headless(invocation: Invocation) -> int:
             on_write_error=partial(ending.end, signal.SIGPIPE),
             replays_prompts=invocation.replay_user_messages,
             partials=_partial_messages() if invocation.include_partial_messages else None,
+            is_for_client=invocation.input_format == "stream-json",
         )
         try:
             result, code = await _open_and_run(invocation, outlet, ending)
@@ -88,6 +89,7 @@ async def _open_and_run(invocation: Invocation, outlet: RunOutput, ending: _Sign
     client = ClientConnection(outlet.json_line)
     try:
         options = await client.prepare(options, asks=invocation.permission_prompt_tool == "stdio")
+        outlet.shows_subagent_text = client.reads_subagent_text
         return await _open_and_run_session(invocation, options, outlet, ending, client)
     finally:
         await client.close()
@@ -203,8 +205,7 @@ async def _run_client_prompts(session: Session, outlet: RunOutput, client: Clien
     """Carry out the client's prompts, each with its result. A failure ends the run, an interrupt does not."""
     result: Result | None = None
     async for prompt in client.prompts():
-        outlet.is_answered = False
-        outlet.replays(prompt.uuid)
+        outlet.begin_prompt(prompt.uuid, prompt.origin)
         result = await client.run(session, prompt)
         if result.stop not in ("done", "cancelled") and result.limit != "turns":  # the next prompt has as many again
             break
@@ -226,7 +227,8 @@ def _nothing_to_do_error(session: Session) -> UsageError:
 
 def _write_opening(invocation: Invocation, session: Session, outlet: RunOutput) -> None:
     budget_tracker = session.agent_factory.budget_tracker
-    if caps := default_caps_line(budget_tracker.budget, budget_tracker.assumed, session.lead.agent.model.card):
+    caps = default_caps_line(budget_tracker.budget, budget_tracker.assumed, session.lead.agent.model.card)
+    if caps and not outlet.is_for_client:
         outlet.note(f"teamwright: {caps}")
     for warning in session.warnings:
         outlet.note(f"teamwright: {warning}")

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct, field
 
-from teamwright.protocol.errors import StorageError
+from teamwright.models.model import SERVICE_SAID
+from teamwright.protocol.errors import ModelFailed, StorageError
 from teamwright.protocol.event_json import to_json
 from teamwright.protocol.events import (
     AssistantText,
@@ -61,8 +62,8 @@ class RunOutput(Struct):
     write_error: OSError | None = None
     replays_prompts: bool = False
     """True when the prompts of a client come back to it."""
-    prompt_id: str | None = None
-    """The id of the client's prompt whose line is still to come, empty for one without an id; None without one."""
+    expects_prompt: bool = False
+    """True until the line of the client's prompt comes, which is its replay."""
     partials: PartialMessages | None = None
     is_answered: bool = False
     """True after the answer to the last prompt was written."""
@@ -70,6 +71,14 @@ class RunOutput(Struct):
     """The path of the lead's plan that is not approved; empty without one."""
     usage_by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
     """The usage of all agents since the session was opened."""
+    is_for_client: bool = False
+    """True when a client program reads stdout: stderr is for warnings and errors alone."""
+    shows_subagent_text: bool = True
+    """False: of sub-agents only the calls and their results are shown. A client asks for their texts."""
+    origin: Mapping[str, Any] | None = None
+    """What the client says about the origin of the prompt that is answered."""
+    prompt_uuid: str = ""
+    """The client's id of that prompt."""
 
     def json_line(self, body: dict[str, Any]) -> None:
         """Write one JSON object on a line of stdout."""
@@ -90,6 +99,8 @@ class RunOutput(Struct):
             for line in () if self.partials is None else self.partials.lines(event, session_id):
                 self.json_line(line)
             body = event_object(event, session_id)
+            if isinstance(event, AssistantText) and event.parent_call and not self.shows_subagent_text:
+                body = _without_text(body)
             if body is not None and _is_prompt(body):
                 body = self._replay(body)
             if body is not None:
@@ -99,20 +110,29 @@ class RunOutput(Struct):
         elif (self.progress or _is_always_shown(event)) and (line := event_line(event)) is not None:
             self.note(line)
 
-    def replays(self, id: str) -> None:
-        """Expect the line of the client's prompt with this id, which is its replay."""
-        self.prompt_id = id if self.replays_prompts else None
+    def begin_prompt(self, uuid: str, origin: Mapping[str, Any] | None) -> None:
+        """Begin the answer to a prompt of the client. Its line is the next one of a prompt."""
+        self.is_answered, self.prompt_uuid, self.origin = False, uuid, origin
+        self.expects_prompt = self.replays_prompts
 
     def _replay(self, body: dict[str, Any]) -> dict[str, Any] | None:
         """Return the line of the client's prompt as its replay; None for the lead's other input, such as mail."""
-        id, self.prompt_id = self.prompt_id, None
-        return None if id is None else {**body, "isReplay": True, "uuid": id or body["uuid"]}
+        if not self.expects_prompt:
+            return None
+        self.expects_prompt = False
+        marked = {**body, "isReplay": True, "uuid": self.prompt_uuid or body["uuid"]}
+        return marked if self.origin is None else {**marked, "origin": self.origin}
 
     def write_answer(self, result: Result) -> None:
         """Write the answer to a prompt, in the format of the flags."""
         self.is_answered = True
         if self.format != "text":
-            self.json_line(result_object(result, self.usage_by_model))
+            body = result_object(result, self.usage_by_model)
+            if self.origin is not None:
+                body["origin"] = self.origin
+            if self.prompt_uuid:
+                body |= {"user_message_uuid": self.prompt_uuid, "user_message_uuids": [self.prompt_uuid]}
+            self.json_line(body)
         elif result.text:
             text = result.text.rstrip("\n")
             self._write((clean(text) if self.out.isatty() else text) + "\n")
@@ -127,7 +147,8 @@ class RunOutput(Struct):
             self.note(line)
         if self.open_plan:
             self.note(f"teamwright: the plan is not approved; it is in {self.open_plan}")
-        self.note(cost_line(result))
+        if not self.is_for_client:  # its result line has the usage
+            self.note(cost_line(result))
         if self.write_error is not None and not isinstance(self.write_error, BrokenPipeError):
             raise StorageError(
                 "disk-full",
@@ -154,6 +175,14 @@ def _is_prompt(body: Mapping[str, Any]) -> bool:
     if body["type"] != "user" or "agent_id" in body:
         return False
     return not any(block["type"] == "tool_result" for block in body["message"]["content"])
+
+
+def _without_text(body: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the line of a sub-agent's message with its calls and results alone; None when it has none."""
+    if body is None:
+        return None
+    content = [block for block in body["message"]["content"] if block["type"] in {"tool_use", "tool_result"}]
+    return {**body, "message": {**body["message"], "content": content}} if content else None
 
 
 def _is_always_shown(event: TeamEvent) -> bool:
@@ -220,6 +249,14 @@ def _refused_lines(calls: Sequence[tuple[str, str, str, str]]) -> list[str]:
 LIMIT_SUBTYPES = {"money": "error_max_budget_usd", "turns": "error_max_turns"}
 """The subtypes of similar programs for caps; other ends that are not done are `error_during_execution`."""
 
+_TERMINAL_REASONS = {
+    ("done", ""): "completed",
+    ("cut_off", ""): "completed",
+    ("cancelled", ""): "aborted_streaming",
+    ("limit", "turns"): "max_turns",
+}
+"""Why a run ended, by its ending and its cap, in the words of similar programs. Other ends have no word there."""
+
 _SERVER_STATUS = {"running": "connected", "failed": "failed"}
 
 
@@ -243,7 +280,9 @@ def result_object(result: Result, usage_by_model: Mapping[str, Usage] | None = N
         "duration_ms": result.duration_ms,
         "duration_api_ms": result.api_ms,
         "num_turns": result.turns,
-        "result": result.text,
+        "result": result.text or ("" if result.ok else _end_reason(result)),
+        "api_error_status": result.api_status or None,
+        "terminal_reason": _terminal_reason(result),
         "session_id": result.session_id,
         "total_cost_usd": result.usage.usd,
         "usage": result.usage.as_json(),
@@ -254,6 +293,16 @@ def result_object(result: Result, usage_by_model: Mapping[str, Usage] | None = N
         "team": _team_object(result),
         "uuid": str(uuid.uuid4()),
     }
+
+
+def _terminal_reason(result: Result) -> str | None:
+    if result.error is None:
+        return _TERMINAL_REASONS.get((result.stop, result.limit))
+    if result.error.slug == "hook-refused":
+        return "hook_stopped"
+    if result.error.slug == "context-full":
+        return "prompt_too_long"
+    return "api_error" if isinstance(result.error, ModelFailed) else None
 
 
 def _model_usage(usage: Usage) -> dict[str, Any]:
@@ -269,7 +318,8 @@ def _model_usage(usage: Usage) -> dict[str, Any]:
 def _end_reason(result: Result) -> str:
     """Return why a run is not done, for the field `errors`."""
     if result.error is not None:
-        return result.error.what
+        said = dict(result.error.looked_at).get(SERVICE_SAID, "").strip()
+        return f"{result.error.what}: {said}" if said else result.error.what
     if result.stop == "limit":
         return result.limit_detail
     return f"cut off at work: {', '.join(result.cut_off)}" if result.cut_off else "interrupted"

@@ -30,7 +30,13 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.messages import Block
-from teamwright.protocol.runtime_tags import MESSAGE_PATTERN, REMINDER_PATTERN, parse_sender, unescape_tags
+from teamwright.protocol.runtime_tags import (
+    MESSAGE_PATTERN,
+    NOTIFICATION_PATTERN,
+    REMINDER_PATTERN,
+    parse_sender,
+    unescape_tags,
+)
 from teamwright.session.control.person_actions import interrupt_member, live_members, members_at_work
 from teamwright.session.lookup.live_agents import find_member
 from teamwright.session.session import Session
@@ -216,6 +222,7 @@ YOU, AGENT = "You", "Agent"
 """The speakers of a conversation."""
 
 _ENVELOPE = re.compile(MESSAGE_PATTERN, re.DOTALL)
+_NOTIFICATION = re.compile(NOTIFICATION_PATTERN, re.DOTALL)
 _REMINDER = re.compile(REMINDER_PATTERN, re.DOTALL)
 SENDERS_SHOWN_ELSEWHERE: Collection[str] = frozenset({"user", "task-list"})
 """Senders whose messages have another line when they are sent."""
@@ -251,7 +258,7 @@ def exchanges(messages: Sequence[Message]) -> list[tuple[str, str]]:
         texts = [str(block.get("text", "")) for block in _blocks([message], "text")]
         is_prompt = message["role"] == "user"
         if is_prompt:
-            texts = [_REMINDER.sub("", _ENVELOPE.sub("", text)).strip() for text in texts]
+            texts = [_without_tagged(text) for text in texts]
         if content := "\n".join(texts).strip():
             found.append((YOU if is_prompt else AGENT, content))
     return found
@@ -310,9 +317,17 @@ def _mail(content: Sequence[Block], prompts_by: str) -> Iterator[tuple[str, str]
             text = str(block.get("text", ""))
             for found in _ENVELOPE.finditer(text):
                 yield parse_sender(found[1]) or LEAD, message_words(unescape_tags(found[2]))
-            bare = _REMINDER.sub("", _ENVELOPE.sub("", text)).strip() if prompts_by else ""
-            if bare:
-                yield prompts_by, bare
+            if prompts_by:
+                yield from (("system", unescape_tags(found[1])) for found in _NOTIFICATION.finditer(text))
+                if bare := _without_tagged(text):
+                    yield prompts_by, bare
+
+
+def _without_tagged(text: str) -> str:
+    """Return a text without what the runtime put between tags."""
+    for pattern in (_ENVELOPE, _NOTIFICATION, _REMINDER):
+        text = pattern.sub("", text)
+    return text.strip()
 
 
 def _wrap(text: str, room: int, first: int) -> list[str]:

@@ -57,6 +57,10 @@ def _is_isolation(value: object) -> bool:
     return value in {None, "worktree", "none"}
 
 
+def _is_on_exit(value: object) -> bool:
+    return isinstance(value, str) and value in {"end", "suspend"}
+
+
 def _is_name_or_bool(value: object) -> bool:
     return isinstance(value, bool | str)
 
@@ -113,6 +117,7 @@ _OPTION_TYPES = {
     "worktree": OptionType("True, False or a name", _is_name_or_bool),
     "trust": OptionType("True or False", _is_bool),
     "replace": OptionType("True or False", _is_bool),
+    "on_exit": OptionType("end or suspend", _is_on_exit),
     "keep": OptionType("True or False", _is_bool),
     "permission_mode": OptionType("the name of a mode", _is_text),
     "mode": OptionType("the name of a mode", _is_text),

@@ -29,6 +29,11 @@ denies, `bypassPermissions` allows. `plan` forbids changes until a plan is appro
 coordinates, and a member may edit and asks its lead for the rest."""
 
 
+OnExit: TypeAlias = Literal["end", "suspend"]
+"""What leaving a team's block does: `end` waits for running turns and denies open requests, `suspend` stops before the
+next model call and leaves open requests open."""
+
+
 class TeamOptions(TypedDict, total=False):
     """The keywords of `Team` and `run`, all optional."""
 

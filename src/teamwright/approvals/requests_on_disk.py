@@ -26,6 +26,9 @@ from teamwright.requests.stop_request import LeadProcess
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 
+UNATTENDED = "unattended"
+"""Key of an answer that was given while no process waited for it: the call did not run before."""
+
 ELSEWHERE = "another terminal"
 """The approver's name when another process of the user answered."""
 
@@ -199,8 +202,14 @@ def _seen(place: RequestDirectory, body: dict[str, object]) -> PendingRequest | 
         return None
     request, lead_process = parsed
     is_alive = place.is_alive(lead_process)
+    is_asked_again = bool(request.tool_use_id) and request.kind in {"permission", "question"}
     return replace(
-        request, team=place.team, box=place.box, is_alive=is_alive, resume="" if is_alive else place.resume_command
+        request,
+        team=place.team,
+        box=place.box,
+        is_alive=is_alive,
+        resume="" if is_alive else place.resume_command,
+        waits_for_resume=is_asked_again and not is_alive and not lease_held(place.lease),
     )
 
 

@@ -5,6 +5,8 @@ One value for a request, an agent, a task, a team. A sum with an unknown price i
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 
@@ -59,6 +61,10 @@ class Usage(Struct, frozen=True):
             "cache_read_input_tokens": self.cache_read,
             "output_tokens": self.output_tokens,
         }
+
+    def as_priced_json(self) -> dict[str, Any]:
+        """Return the counts with the number of requests and the money, as the event log contains them."""
+        return {**self.as_json(), "requests": self.requests, "usd": self.usd}
 
     def __str__(self) -> str:
         """Return one line for people, e.g. `12,300 tokens in (9,000 cached), 410 out, 0.0123 USD`."""

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from teamwright.tasks.task_list import TaskList
     from teamwright.tasks.task_store import TaskSnapshot
 
-Stop: TypeAlias = Literal["done", "failed", "limit", "cut_off", "cancelled"]
+Stop: TypeAlias = Literal["done", "failed", "limit", "cut_off", "cancelled", "suspended"]
 """The ending of a run: a closed set, so that a type checker finds a `match` without one of them."""
 
-EXIT_CODES: dict[Stop, int] = {"done": 0, "failed": 1, "limit": 4, "cut_off": 5, "cancelled": 130}
+EXIT_CODES: dict[Stop, int] = {"done": 0, "failed": 1, "limit": 4, "cut_off": 5, "cancelled": 130, "suspended": 130}
 """The exit code of each ending."""
 
 _LARGER = {
@@ -37,6 +37,7 @@ _UNDONE = {
     "failed": ("failed", "the run failed"),
     "cut_off": ("cut-off", "the run ended with members cut off"),
     "cancelled": ("interrupted", "the run was cancelled"),
+    "suspended": ("interrupted", "the run was suspended"),
 }
 """Slug and sentence of an ending without an error."""
 

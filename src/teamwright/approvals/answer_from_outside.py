@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from teamwright.approvals.requests_on_disk import (
     ELSEWHERE,
-    UNATTENDED,
     answer_body,
     doorbell_of,
     match_requests,
@@ -98,8 +97,7 @@ def answer_in_process(home: Home, id: str, answer: RequestAnswer) -> AnswerOutco
     # The asking process decides that a deadline has passed: the clock may have jumped since the request was written.
     box = RequestStore(request.box)
     with suppress(TeamRefused):  # answered and retired since it was listed
-        unattended = {} if request.is_alive else {UNATTENDED: True}
-        if box.answer(request.id, answer_body(answer, answer.by or ELSEWHERE) | unattended):
+        if box.answer(request.id, answer_body(answer, answer.by or ELSEWHERE)):
             ring(doorbell_of(request.box))
             kind = FIRST if request.is_alive else KEPT
             return AnswerOutcome(kind, request, answer.by or ELSEWHERE, answer.verdict, answer.text)

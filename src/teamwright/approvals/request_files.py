@@ -15,7 +15,6 @@ from msgspec import Struct, field
 
 from teamwright.approvals.requests_on_disk import (
     REQUESTS,
-    UNATTENDED,
     answer_body,
     doorbell_of,
     parse_answer,
@@ -34,17 +33,6 @@ from teamwright.storage.file_lease import lease_path
 from teamwright.teams.team import SessionTeam
 
 CUT_OFF = "the process that asked ended before anybody answered"
-
-
-class AbandonedRequest(Struct, frozen=True):
-    """A request that an earlier process left open, with the answer that counts.
-
-    `never_ran`: its process ended before it could read an answer, so the call did not run.
-    """
-
-    request: PendingRequest
-    answer: RequestAnswer
-    never_ran: bool
 
 
 class RequestFiles(Struct):
@@ -130,28 +118,27 @@ class RequestFiles(Struct):
             with suppress(TeamwrightError):
                 yield from box.take_late_answers()
 
-    def close_abandoned(self) -> Iterator[AbandonedRequest]:
+    def close_abandoned(self) -> Iterator[tuple[PendingRequest, RequestAnswer]]:
         """Close the requests of earlier incarnations, which no process waits for. Yield each with its answer.
 
-        A request that was answered just before the kill, or since then, keeps its answer.
+        A request that was answered just before the kill, or since then, keeps its answer. No call of these ran: a
+        process retires a request before it runs the call.
         """
         for box in self._boxes():
             with suppress(TeamwrightError):
                 yield from self._abandoned_in(box)
 
-    def _abandoned_in(self, box: RequestStore) -> Iterator[AbandonedRequest]:
+    def _abandoned_in(self, box: RequestStore) -> Iterator[tuple[PendingRequest, RequestAnswer]]:
         for body in (*box.open_requests(), *(request for request, _ in box.answered_requests())):
             parsed = parse_request(body)
             if parsed is None or parsed[1] == self.lead_process:
                 continue
             id, cut_off = parsed[0].id, RequestAnswer(verdict="deny", text=CUT_OFF, by="cancelled")
-            never_ran = False
             with suppress(TeamRefused):
-                never_ran = box.answer(id, answer_body(cut_off, cut_off.by))
-            body = box.get_answer(id)
-            answer = cut_off if body is None else parse_answer(body)
+                box.answer(id, answer_body(cut_off, cut_off.by))
+            counts = self.answer_in(box, id) or cut_off
             box.retire(id)
-            yield AbandonedRequest(parsed[0], answer, never_ran or (body or {}).get(UNATTENDED) is True)
+            yield parsed[0], counts
 
     def close(self) -> None:
         """Stop listening for answers."""

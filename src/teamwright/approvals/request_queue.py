@@ -284,20 +284,14 @@ class RequestQueue(Struct):
 
         A call that waited is asked about again (`was_left_open`); an answer that came since then counts for it.
         """
-        for left in self.files.close_abandoned():
-            request, answer = left.request, left.answer
-            if left.never_ran and request.tool_use_id:
+        for request, answer in self.files.close_abandoned():
+            if request.tool_use_id:
                 given = None if answer.by == "cancelled" else answer
                 self._left_open[request.asker, request.tool_use_id] = request, given
-            self.emit(
-                RequestClosed(
-                    member=request.asker,
-                    request=request.id,
-                    verdict=answer.verdict,
-                    by=answer.by,
-                    reason=answer.text,
-                )
+            closed = RequestClosed(
+                member=request.asker, request=request.id, verdict=answer.verdict, by=answer.by, reason=answer.text
             )
+            self.emit(closed)
 
     def was_left_open(self, member: str, tool_use_id: str) -> bool:
         """Return True when this agent's call waited for an answer when an earlier process ended. It never ran."""

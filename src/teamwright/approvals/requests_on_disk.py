@@ -26,9 +26,6 @@ from teamwright.requests.stop_request import LeadProcess
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 
-UNATTENDED = "unattended"
-"""Key of an answer that was given while no process waited for it: the call did not run before."""
-
 ELSEWHERE = "another terminal"
 """The approver's name when another process of the user answered."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import LimitExceeded, TeamwrightError
@@ -171,6 +171,30 @@ class Result(Struct, frozen=True):
         if self.error is not None and self.stop == "failed":
             return self.error.exit_code
         return EXIT_CODES[self.stop]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result as an object that JSON can hold, with `ok` and `exit_code`.
+
+        A usage has the token counts, `requests` and `usd`; an error its `slug` and `what`. A pydantic model or a
+        dataclass in `output` becomes an object.
+        """
+        from pydantic_core import to_jsonable_python
+
+        out = {name: getattr(self, name) for name in self.__struct_fields__}
+        error = None if self.error is None else {"slug": self.error.slug, "what": self.error.what}
+        return out | {
+            "ok": self.ok,
+            "exit_code": self.exit_code,
+            "usage": self.usage.as_priced_json(),
+            "by_member": {name: usage.as_priced_json() for name, usage in self.by_member.items()},
+            "tasks": [to_builtins(task) for task in self.tasks],
+            "denials": [to_jsonable_python(denial, fallback=str) for denial in self.denials],
+            "members": [to_builtins(one) | {"usage": one.usage.as_priced_json()} for one in self.members],
+            "cut_off": list(self.cut_off),
+            "error": error,
+            "output": to_jsonable_python(self.output, fallback=str),
+            "fallbacks": [event.as_json() for event in self.fallbacks],
+        }
 
     def raise_for_stop(self) -> None:
         """Raise the error that stopped the run; do nothing when it is `ok`.

@@ -13,13 +13,28 @@ if TYPE_CHECKING:
 
     from teamwright.agent.compaction.compaction_state import CompactResult
     from teamwright.agent.context_window import ContextView
-    from teamwright.agent.tool import ToolResult
-    from teamwright.api.handles import IntegrationQueue, Member, Tasks
+    from teamwright.agent.tool import (
+        CallContext,
+        ToolResult,
+    )
+    from teamwright.api.handles import (
+        IntegrationQueue,
+        Member,
+        TaskRef,
+        Tasks,
+        TaskTerms,
+    )
     from teamwright.api.hook import Hook
-    from teamwright.api.options import PermissionMode, TeamOptions
+    from teamwright.api.options import (
+        OnExit,
+        PermissionMode,
+        SpawnOptions,
+        TeamOptions,
+    )
     from teamwright.api.run import Run, run
     from teamwright.api.team import Team
     from teamwright.approvals.request_queue import OnRequest
+    from teamwright.models.effort import Effort
     from teamwright.models.model import (
         Failure,
         Model,
@@ -77,13 +92,23 @@ if TYPE_CHECKING:
     )
     from teamwright.protocol.integration import IntegrationState
     from teamwright.protocol.member_states import MemberState
+    from teamwright.protocol.pending_request import PendingRequest
     from teamwright.protocol.task import Task
     from teamwright.protocol.usage import Usage
     from teamwright.session.change_model import ModelChange
     from teamwright.session.reload_config import ReloadResult
-    from teamwright.session.result import MemberResult, Result, TaskResult
+    from teamwright.session.result import (
+        MemberResult,
+        Result,
+        Stop,
+        TaskResult,
+    )
+    from teamwright.tasks.task_rules import TaskWishes
     from teamwright.teams.mailbox.outgoing import Sent
     from teamwright.teams.mode_rank import ModeSet
+    from teamwright.teams.status.member_status import MemberStatus
+    from teamwright.teams.status.team_views import TaskView, TeamView
+    from teamwright.views.status import StatusView
     from teamwright.worktrees.integration_store import IntegrationEntry
 
 __version__ = "0.1.0"
@@ -91,10 +116,12 @@ __version__ = "0.1.0"
 __all__ = [
     "AssistantText",
     "Budget",
+    "CallContext",
     "CannotStart",
     "CompactResult",
     "Compacted",
     "ContextView",
+    "Effort",
     "Failure",
     "Hook",
     "InboxFull",
@@ -109,6 +136,7 @@ __all__ = [
     "MemberChanged",
     "MemberResult",
     "MemberState",
+    "MemberStatus",
     "MessageDelivered",
     "MessageSent",
     "ModeChanged",
@@ -120,8 +148,10 @@ __all__ = [
     "ModelChanged",
     "ModelFailed",
     "Notice",
+    "OnExit",
     "OnRequest",
     "Part",
+    "PendingRequest",
     "PermissionMode",
     "Prefix",
     "Progress",
@@ -138,19 +168,27 @@ __all__ = [
     "SandboxRefused",
     "Sent",
     "SessionOpened",
+    "SpawnOptions",
+    "StatusView",
+    "Stop",
     "StorageError",
     "SubagentChanged",
     "Task",
     "TaskChanged",
     "TaskInfo",
+    "TaskRef",
     "TaskRefused",
     "TaskResult",
+    "TaskTerms",
+    "TaskView",
+    "TaskWishes",
     "Tasks",
     "Team",
     "TeamChanged",
     "TeamEvent",
     "TeamOptions",
     "TeamRefused",
+    "TeamView",
     "TeamwrightError",
     "TextDelta",
     "TextPart",
@@ -166,16 +204,32 @@ __all__ = [
 ]
 
 _PUBLIC_NAMES = {
+    "teamwright.models.effort": ("Effort",),
+    "teamwright.tasks.task_rules": ("TaskWishes",),
+    "teamwright.views.status": ("StatusView",),
+    "teamwright.teams.status.member_status": ("MemberStatus",),
+    "teamwright.teams.status.team_views": (
+        "TeamView",
+        "TaskView",
+    ),
+    "teamwright.protocol.pending_request": ("PendingRequest",),
     "teamwright.agent.compaction.compaction_state": ("CompactResult",),
-    "teamwright.agent.tool": ("ToolResult",),
+    "teamwright.agent.tool": (
+        "CallContext",
+        "ToolResult",
+    ),
     "teamwright.api.handles": (
         "IntegrationQueue",
         "Member",
+        "TaskRef",
+        "TaskTerms",
         "Tasks",
     ),
     "teamwright.api.hook": ("Hook",),
     "teamwright.api.options": (
+        "OnExit",
         "PermissionMode",
+        "SpawnOptions",
         "TeamOptions",
     ),
     "teamwright.api.run": (
@@ -191,6 +245,7 @@ _PUBLIC_NAMES = {
     "teamwright.session.result": (
         "MemberResult",
         "Result",
+        "Stop",
         "TaskResult",
     ),
     "teamwright.models.model": (

@@ -90,6 +90,7 @@ def _is_json(value: object) -> bool:
 _OR_NONE = frozenset(
     {"metadata", "model", "effort", "budget", "home", "on_request", "plan_approval", "backend", "task_list", "sandbox"}
 ) | {
+    "settings",
     "settings_file",
     "env",
     "permission_mode",
@@ -110,6 +111,7 @@ _OPTION_TYPES = {
     "cwd": OptionType("a directory", _is_path),
     "home": OptionType("a directory", _is_path),
     "settings_file": OptionType("a file", _is_path),
+    "settings": OptionType('settings by key, such as {"ask_timeout_s": 3600}', _is_json),
     "on_request": OptionType("a function", _is_function),
     "agents": OptionType("definitions by name, each a mapping of fields", _holds_mappings),
     "mcp_servers": OptionType("servers by name, each a mapping of fields", _holds_mappings),

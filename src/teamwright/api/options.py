@@ -124,6 +124,11 @@ class TeamOptions(TypedDict, total=False):
     settings_file: str | Path | None
     """One more settings file, above those of the user and the repository."""
 
+    settings: Mapping[str, Any] | None
+    """Settings as a mapping, with the keys and values of a settings file: `{"ask_timeout_s": 3600}`. In place of
+    `settings_file`.
+    """
+
     trust: bool
     """True when the repository's settings may widen permissions, for this team."""
 
@@ -168,7 +173,7 @@ def to_session_options(options: TeamOptions) -> Options:
     check_option_types(cast("Mapping[str, object]", options))
     if (mode := options.get("permission_mode")) is not None:
         lead_mode(mode, "permission_mode=")
-    home, settings = options.get("home"), options.get("settings_file")
+    home = options.get("home")
     return Options(
         cwd=Path(options.get("cwd") or Path.cwd()),
         worktree=_worktree_name(options.get("worktree", False)),
@@ -181,7 +186,7 @@ def to_session_options(options: TeamOptions) -> Options:
         add_dirs=tuple(Path(one) for one in options.get("add_dirs", ())),
         allowed_tools=(*options.get("allowed_tools", ()), *(["python__*"] if options.get("tools") else [])),
         disallowed_tools=tuple(options.get("disallowed_tools", ())),
-        settings_file=Path(settings) if settings is not None else None,
+        settings_file=_settings_file(options),
         mcp_config=(json.dumps({"mcpServers": servers}),) if (servers := options.get("mcp_servers")) else (),
         trust=options.get("trust", False),
         output=_output_format(options.get("output_type")),
@@ -198,6 +203,14 @@ def to_session_options(options: TeamOptions) -> Options:
         own_hooks=to_hooks(options.get("hooks", ())),
         env=options.get("env"),
     )
+
+
+def _settings_file(options: TeamOptions) -> Path | str | None:
+    """Return the settings file, or settings as JSON text. Raises UsageError for both."""
+    file, settings = options.get("settings_file"), options.get("settings")
+    if file is not None and settings is not None:
+        raise UsageError("usage", "settings= and settings_file= exclude each other", note="nothing was started")
+    return json.dumps(settings) if settings is not None else None if file is None else Path(file)
 
 
 def _worktree_name(option: bool | str) -> str | None:
@@ -236,7 +249,6 @@ SDK_OPTIONS = {
     "plugins": "plugin_dirs=[DIRECTORY]",
     "resume": 'Team.resume("NAME")',
     "session_id": 'Team.resume("NAME")',
-    "settings": "settings_file=FILE",
     "system_prompt": "append_system_prompt=TEXT",
     "thinking": 'effort="high"',
 }

@@ -22,6 +22,7 @@ from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestOpened, RunEnded, TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.program_log import log_failure
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.result import Result, Stop
@@ -224,6 +225,8 @@ class Run:
             stopped = TeamwrightError("interrupted", what, do=[self._session.resume_command])
             return await self._session.result(self._stop, self._session.lead.last_end.text, error=stopped)
         except Exception as problem:
+            if not isinstance(problem, TeamwrightError):
+                log_failure("the run failed", problem)
             usage = self._session.agent_factory.budget_tracker.total
             detail = f"{type(problem).__name__}: {problem}"
             self._session.log.emit(RunEnded(member=LEAD, stop="failed", text="", usage=usage, detail=detail))

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
@@ -45,9 +47,10 @@ from teamwright.models.model import Model
 from teamwright.permissions.verdict import parse_mode
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import TeamRefused, UsageError
-from teamwright.protocol.events import TeamEvent
+from teamwright.protocol.events import Notice, TeamEvent
 from teamwright.protocol.ids import team_name
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.program_log import LOGGER
 from teamwright.protocol.usage import Usage
 from teamwright.session.change_model import ModelChange
 from teamwright.session.control.agent_actions import (
@@ -80,6 +83,14 @@ if TYPE_CHECKING:
     from teamwright.views.status import StatusView
 
 A_NAME = "a member's name"
+
+_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def _log_notice(team: str, _number: int, event: TeamEvent) -> None:
+    """Log the notices of a team under the logger `teamwright`."""
+    if isinstance(event, Notice):
+        LOGGER.log(_LEVELS.get(event.level, logging.INFO), "team %s, %s: %s", team, event.member, event.text)
 
 
 def _home(home: str | Path | None) -> Home:
@@ -238,6 +249,9 @@ class Team:
                 open_session(await options_to_open(self._options, self.name, self._opening_mode))
             )
             session.warnings += rebuilt
+            for warning in session.warnings:
+                LOGGER.warning("team %s: %s", self.name, warning)
+            stack.callback(session.log.subscribe(partial(_log_notice, self.name), live=False))
             session.requests.attended = self._readers.may_answer
             if not self._opening_mode:
                 undo_creation.callback(session.remove_files)

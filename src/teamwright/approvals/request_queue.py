@@ -30,6 +30,7 @@ from teamwright.protocol.ids import LEAD, request_id
 from teamwright.protocol.messages import decode, encode
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.pending_request_events import RequestAnswer
+from teamwright.protocol.program_log import log_failure
 from teamwright.protocol.time_limit import time_limit
 from teamwright.requests.request_store import REFUSED, RequestStore
 from teamwright.teams.team import SessionTeam
@@ -224,6 +225,7 @@ class RequestQueue(Struct):
             if awaitable is not None:
                 await awaitable
         except Exception as problem:
+            log_failure("the function on_request failed", problem)
             why = f"the program's approver raised {type(problem).__name__}: {problem}"
             await event.deny(why)
             self.emit(Notice(member=event.member, text=f"{event.tool} was denied: {why}", level="warning"))

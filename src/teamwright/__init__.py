@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from teamwright.approvals.request_queue import OnRequest
     from teamwright.models.effort import Effort
     from teamwright.models.model import (
+        AlivePart,
         Failure,
         Model,
         ModelCard,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         Retrying,
         TextPart,
         ThinkingPart,
+        UsagePart,
     )
     from teamwright.protocol.budget import Budget
     from teamwright.protocol.errors import (
@@ -93,6 +95,7 @@ if TYPE_CHECKING:
     from teamwright.protocol.integration import IntegrationState
     from teamwright.protocol.member_states import MemberState
     from teamwright.protocol.pending_request import PendingRequest
+    from teamwright.protocol.pending_request_events import RequestAnswer, Responder
     from teamwright.protocol.task import Task
     from teamwright.protocol.usage import Usage
     from teamwright.session.change_model import ModelChange
@@ -114,6 +117,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlivePart",
     "AssistantText",
     "Budget",
     "CallContext",
@@ -159,8 +163,10 @@ __all__ = [
     "Reloaded",
     "Reply",
     "Request",
+    "RequestAnswer",
     "RequestClosed",
     "RequestOpened",
+    "Responder",
     "Result",
     "Retrying",
     "Run",
@@ -200,10 +206,12 @@ __all__ = [
     "UnknownMember",
     "Usage",
     "UsageError",
+    "UsagePart",
     "run",
 ]
 
 _PUBLIC_NAMES = {
+    "teamwright.protocol.pending_request_events": ("RequestAnswer", "Responder"),
     "teamwright.models.effort": ("Effort",),
     "teamwright.tasks.task_rules": ("TaskWishes",),
     "teamwright.views.status": ("StatusView",),
@@ -249,6 +257,8 @@ _PUBLIC_NAMES = {
         "TaskResult",
     ),
     "teamwright.models.model": (
+        "AlivePart",
+        "UsagePart",
         "Failure",
         "Model",
         "ModelCard",
@@ -311,6 +321,11 @@ _PUBLIC_NAMES = {
     "teamwright.teams.mailbox.outgoing": ("Sent",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
+
+
+def public_module(name: str) -> str:
+    """Return the module that defines a public name."""
+    return _MODULE_OF[name]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ from teamwright.models.effort import Effort, parse_optional_effort
 from teamwright.models.model import Model
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.field_texts import show_fields
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.session.options import Options
@@ -165,6 +166,9 @@ class SpawnOptions(TypedDict, total=False):
     command: str
     """The command of `members.commands` that runs the member instead of this program; `teamwright` means this program.
     """
+
+
+show_fields(TeamOptions, SpawnOptions)
 
 
 def to_session_options(options: TeamOptions) -> Options:

@@ -108,35 +108,53 @@ class MemberResult(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """The result of a run. `stop` is done, failed, limit, cut_off or cancelled; only a failed start raises.
-
-    `limit` names the cap (`money tokens turns time`), `limit_detail` says how much of it is used; `error` explains a
-    run that is not done. `end` is how the lead's newest answer ended (docs/reference/answer-ends.md). `output` is
-    the value of the final answer in a run with a schema or an `output_type`.
-    """
+    """The result of a run. Only a failed start raises; every other end is a result."""
 
     text: str
+    """The final text of the lead; after another end than done the text so far."""
     stop: Stop
+    """How the run ended: done, failed, limit, cut_off (members were stopped at work, or all of them failed), cancelled
+    or suspended."""
     usage: Usage
+    """The usage of all agents since the team's block was entered."""
     by_member: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    """The usage of each agent by name; sub-agents are under their ids."""
     tasks: tuple[TaskResult, ...] = ()
+    """The tasks of the team's list, in numeric order."""
     denials: tuple[dict[str, Any], ...] = ()
+    """The calls that were denied, each with `tool_name tool_use_id tool_input member rule reason`."""
     resume_command: str = ""
+    """The command that resumes the session; empty when nothing is stored."""
     session_id: str = ""
+    """The id of the lead's session."""
     team: str = ""
+    """The name of the team; empty without a team."""
     members: tuple[MemberResult, ...] = ()
+    """The lead and all members, also those that ended."""
     turns: int = 0
+    """The number of model calls of the lead."""
     duration_ms: int = 0
+    """Milliseconds since the block was entered."""
     api_ms: int = 0
+    """Milliseconds of all model calls together."""
     limit: str = ""
+    """The cap that ended the run: money, tokens, turns, time or repeats; empty for none."""
     limit_detail: str = ""
+    """How much of that cap is used, as a text."""
     cut_off: tuple[str, ...] = ()
+    """The names of the members that were stopped at work."""
     messages_sent: int = 0
+    """The number of messages that members and lead sent each other."""
     messages_seen: int = 0
+    """The number of those that a conversation has received."""
     messages_undelivered: int = 0
+    """The number of those that no conversation has received yet."""
     error: TeamwrightError | None = None
+    """Why the run is not done; None for a run that is done."""
     end: str = ""
+    """How the lead's newest answer ended, as in docs/reference/answer-ends.md."""
     output: Any = None
+    """The value of the final answer in a run with a schema or an `output_type`; None otherwise."""
     fallbacks: tuple[ModelChanged, ...] = ()
     """The agents that changed to a fallback model, in the order of the changes."""
 

@@ -13,14 +13,30 @@ if TYPE_CHECKING:
 
     from teamwright.agent.compaction.compaction_state import CompactResult
     from teamwright.agent.context_window import ContextView
-    from teamwright.agent.tool import ToolResult
-    from teamwright.api.handles import IntegrationQueue, Member, Tasks
+    from teamwright.agent.tool import (
+        CallContext,
+        ToolResult,
+    )
+    from teamwright.api.handles import (
+        IntegrationQueue,
+        Member,
+        TaskRef,
+        Tasks,
+        TaskTerms,
+    )
     from teamwright.api.hook import Hook
-    from teamwright.api.options import PermissionMode, TeamOptions
+    from teamwright.api.options import (
+        OnExit,
+        PermissionMode,
+        SpawnOptions,
+        TeamOptions,
+    )
     from teamwright.api.run import Run, run
     from teamwright.api.team import Team
     from teamwright.approvals.request_queue import OnRequest
+    from teamwright.models.effort import Effort
     from teamwright.models.model import (
+        AlivePart,
         Failure,
         Model,
         ModelCard,
@@ -31,6 +47,7 @@ if TYPE_CHECKING:
         Retrying,
         TextPart,
         ThinkingPart,
+        UsagePart,
     )
     from teamwright.protocol.budget import Budget
     from teamwright.protocol.errors import (
@@ -77,24 +94,38 @@ if TYPE_CHECKING:
     )
     from teamwright.protocol.integration import IntegrationState
     from teamwright.protocol.member_states import MemberState
+    from teamwright.protocol.pending_request import PendingRequest
+    from teamwright.protocol.pending_request_events import RequestAnswer, Responder
     from teamwright.protocol.task import Task
     from teamwright.protocol.usage import Usage
     from teamwright.session.change_model import ModelChange
     from teamwright.session.reload_config import ReloadResult
-    from teamwright.session.result import MemberResult, Result, TaskResult
+    from teamwright.session.result import (
+        MemberResult,
+        Result,
+        Stop,
+        TaskResult,
+    )
+    from teamwright.tasks.task_rules import TaskWishes
     from teamwright.teams.mailbox.outgoing import Sent
     from teamwright.teams.mode_rank import ModeSet
+    from teamwright.teams.status.member_status import MemberStatus
+    from teamwright.teams.status.team_views import TaskView, TeamView
+    from teamwright.views.status import StatusView
     from teamwright.worktrees.integration_store import IntegrationEntry
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlivePart",
     "AssistantText",
     "Budget",
+    "CallContext",
     "CannotStart",
     "CompactResult",
     "Compacted",
     "ContextView",
+    "Effort",
     "Failure",
     "Hook",
     "InboxFull",
@@ -109,6 +140,7 @@ __all__ = [
     "MemberChanged",
     "MemberResult",
     "MemberState",
+    "MemberStatus",
     "MessageDelivered",
     "MessageSent",
     "ModeChanged",
@@ -120,8 +152,10 @@ __all__ = [
     "ModelChanged",
     "ModelFailed",
     "Notice",
+    "OnExit",
     "OnRequest",
     "Part",
+    "PendingRequest",
     "PermissionMode",
     "Prefix",
     "Progress",
@@ -129,8 +163,10 @@ __all__ = [
     "Reloaded",
     "Reply",
     "Request",
+    "RequestAnswer",
     "RequestClosed",
     "RequestOpened",
+    "Responder",
     "Result",
     "Retrying",
     "Run",
@@ -138,19 +174,27 @@ __all__ = [
     "SandboxRefused",
     "Sent",
     "SessionOpened",
+    "SpawnOptions",
+    "StatusView",
+    "Stop",
     "StorageError",
     "SubagentChanged",
     "Task",
     "TaskChanged",
     "TaskInfo",
+    "TaskRef",
     "TaskRefused",
     "TaskResult",
+    "TaskTerms",
+    "TaskView",
+    "TaskWishes",
     "Tasks",
     "Team",
     "TeamChanged",
     "TeamEvent",
     "TeamOptions",
     "TeamRefused",
+    "TeamView",
     "TeamwrightError",
     "TextDelta",
     "TextPart",
@@ -162,20 +206,38 @@ __all__ = [
     "UnknownMember",
     "Usage",
     "UsageError",
+    "UsagePart",
     "run",
 ]
 
 _PUBLIC_NAMES = {
+    "teamwright.protocol.pending_request_events": ("RequestAnswer", "Responder"),
+    "teamwright.models.effort": ("Effort",),
+    "teamwright.tasks.task_rules": ("TaskWishes",),
+    "teamwright.views.status": ("StatusView",),
+    "teamwright.teams.status.member_status": ("MemberStatus",),
+    "teamwright.teams.status.team_views": (
+        "TeamView",
+        "TaskView",
+    ),
+    "teamwright.protocol.pending_request": ("PendingRequest",),
     "teamwright.agent.compaction.compaction_state": ("CompactResult",),
-    "teamwright.agent.tool": ("ToolResult",),
+    "teamwright.agent.tool": (
+        "CallContext",
+        "ToolResult",
+    ),
     "teamwright.api.handles": (
         "IntegrationQueue",
         "Member",
+        "TaskRef",
+        "TaskTerms",
         "Tasks",
     ),
     "teamwright.api.hook": ("Hook",),
     "teamwright.api.options": (
+        "OnExit",
         "PermissionMode",
+        "SpawnOptions",
         "TeamOptions",
     ),
     "teamwright.api.run": (
@@ -191,9 +253,12 @@ _PUBLIC_NAMES = {
     "teamwright.session.result": (
         "MemberResult",
         "Result",
+        "Stop",
         "TaskResult",
     ),
     "teamwright.models.model": (
+        "AlivePart",
+        "UsagePart",
         "Failure",
         "Model",
         "ModelCard",
@@ -256,6 +321,11 @@ _PUBLIC_NAMES = {
     "teamwright.teams.mailbox.outgoing": ("Sent",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
+
+
+def public_module(name: str) -> str:
+    """Return the module that defines a public name."""
+    return _MODULE_OF[name]
 
 
 def __getattr__(name: str) -> Any:

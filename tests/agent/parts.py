@@ -142,6 +142,9 @@ class FunctionGate:
     def excluded_paths(self, tool: str, directory: Path) -> ExcludedPaths:
         return NOTHING_EXCLUDED
 
+    def was_left_open(self, tool_use_id: str) -> bool:
+        return False
+
 
 def an_agent(
     tmp_path: Path,

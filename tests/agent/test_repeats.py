@@ -121,7 +121,7 @@ async def test_a_run_whose_lead_repeats_itself_ends_with_4_and_a_member_that_doe
     told = "\n".join(
         model.request_text(number) for number, one in enumerate(model.requests) if one.agent_name == "team-lead"
     )
-    assert "6 times in a row" in told and first.stop == "done"
+    assert "6 times in a row" in told and first.stop == "cut_off", "its only member failed"
     assert ["6 times in a row" in one.error for one in first.members if one.name == "ada"] == [True]
     assert (again.stop, again.limit, again.exit_code) == ("limit", "repeats", 4)
     assert "Glob" in again.limit_detail and again.resume_command in again.larger_command

@@ -74,6 +74,8 @@ class Conversation(Struct):
     inherited_count: int = 0
     lost_lines: LostLines | None = None
     """Damaged lines that were set aside when the conversation was loaded."""
+    keeps_calls_open: bool = False
+    """True when the agent is suspended: calls that are cancelled from now on stay without a result, for the resume."""
     _summarized_count: int = 0
     _folded_answers: int = 0
     _journal: Journal | None = None

@@ -77,6 +77,15 @@ KeepGrant: TypeAlias = Callable[[str, Policy, PermissionAnswer], Awaitable[None]
 """Store a grant that came with an approval: the member, the policy that asked, and the answer. Never raises."""
 
 
+LeftOpen: TypeAlias = Callable[[str, str], bool]
+"""Return True when this agent's call of that id waited for an answer when an earlier process ended."""
+
+
+def never_left_open(_member: str, _tool_use_id: str) -> bool:
+    """Return False: no earlier process asked."""
+    return False
+
+
 def _lead_may_nothing(_tool: str, _access: Access, _decision: Decision) -> bool:
     return False
 
@@ -99,6 +108,7 @@ class PermissionGate(Struct):
     owner: str = ""
     lead_may_allow: Callable[[str, Access, Decision], bool] = _lead_may_nothing
     keep_grant: KeepGrant | None = None
+    left_open: LeftOpen = never_left_open
     _allowed_hosts: set[Destination] = field(default_factory=set["Destination"])
     _host_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -157,6 +167,10 @@ class PermissionGate(Struct):
     def excluded_paths(self, tool: str, directory: Path) -> ExcludedPaths:
         """Implement `CallGate.excluded_paths`."""
         return self.policy().excluded_paths(tool, directory)
+
+    def was_left_open(self, tool_use_id: str) -> bool:
+        """Implement `CallGate.was_left_open`."""
+        return self.left_open(self.member, tool_use_id)
 
     def allows(self, tool: str, access: Access) -> bool:
         """Return True when such a call would run without a question."""

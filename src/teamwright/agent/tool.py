@@ -155,6 +155,24 @@ async def refuse_host(command: str, host: str, port: int, is_named: bool) -> boo
     return False
 
 
+class CallContext(Struct, frozen=True):
+    """The context of a call of a function of the program. A parameter with this annotation receives it; models do not
+    see that parameter.
+
+    `caller` is the agent that calls: the name of a member, `team-lead` for the lead, or the id of a sub-agent. `member`
+    is the lead or the member that the caller works for. `team` is the team's name, empty without a team. `task` is the
+    number of the task that the member has in progress, empty without one. `call` is the model's id of the call, and
+    `cwd` the directory in which the caller works.
+    """
+
+    caller: str
+    member: str
+    team: str
+    task: str
+    call: str
+    cwd: Path
+
+
 class ToolContext(Struct):
     """The context of a tool call. `call` is `cN`; `tool_use_id` is the model's id of the call.
 

@@ -78,6 +78,10 @@ class CallGate(Protocol):
         """Return the paths that a tool of this name must leave out of a listing of the directory."""
         ...
 
+    def was_left_open(self, tool_use_id: str) -> bool:
+        """Return True when this call waited for an answer when an earlier process ended: it never ran."""
+        ...
+
 
 async def run_tool(call: PreparedCall) -> ToolResult:
     """Run the tool: the innermost step. A TeamwrightError becomes a result."""
@@ -225,10 +229,11 @@ class Toolbox(Struct, eq=False, dict=True):
         return isinstance(prepared, PreparedCall) and prepared.tool.makes_known_change(prepared.input)
 
     async def rerun(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
-        """Run the interrupted calls that may run again, one after another in their order."""
+        """Run the interrupted calls that may run again or never ran, one after another in their order."""
         for call in calls:
-            prepared = self._check_call(call, "", again=True)
-            if not isinstance(prepared, ToolResult) and prepared.tool.can_rerun(prepared.input):
+            never_ran = self.gate.was_left_open(call.id)
+            prepared = self._check_call(call, "", again=not never_ran)
+            if not isinstance(prepared, ToolResult) and (never_ran or prepared.tool.can_rerun(prepared.input)):
                 await self._run_into(call, done, prepared)
 
     async def _run_into(
@@ -384,6 +389,9 @@ class _ClosedGate:
 
     def excluded_paths(self, tool: str, directory: Path) -> ExcludedPaths:
         return NOTHING_EXCLUDED
+
+    def was_left_open(self, tool_use_id: str) -> bool:
+        return False
 
 
 NO_TOOLS = Toolbox(

@@ -185,8 +185,10 @@ async def run_tool_calls(
         elif repetition_guard is not None:
             repetition_guard.reset()
     except BaseException:
-        # After an interrupt or an unreadable inbox the results of finished calls are stored too.
-        append_user_message(agent, UserMessage(_result_blocks(calls, done)))
+        # After an interrupt or an unreadable inbox the results of finished calls are stored too. A suspended agent's
+        # calls stay open, as after a kill: its resume asks again.
+        if not agent.conversation.keeps_calls_open:
+            append_user_message(agent, UserMessage(_result_blocks(calls, done)))
         raise
     blocks = _result_blocks(calls, done, CAP_REACHED_RESULT if run is None else INTERRUPTED_RESULT)
     blocks += (agent.tags.note(note),) if note else ()

@@ -57,6 +57,10 @@ def _is_isolation(value: object) -> bool:
     return value in {None, "worktree", "none"}
 
 
+def _is_on_exit(value: object) -> bool:
+    return isinstance(value, str) and value in {"end", "suspend"}
+
+
 def _is_name_or_bool(value: object) -> bool:
     return isinstance(value, bool | str)
 
@@ -86,6 +90,7 @@ def _is_json(value: object) -> bool:
 _OR_NONE = frozenset(
     {"metadata", "model", "effort", "budget", "home", "on_request", "plan_approval", "backend", "task_list", "sandbox"}
 ) | {
+    "settings",
     "settings_file",
     "env",
     "permission_mode",
@@ -106,6 +111,7 @@ _OPTION_TYPES = {
     "cwd": OptionType("a directory", _is_path),
     "home": OptionType("a directory", _is_path),
     "settings_file": OptionType("a file", _is_path),
+    "settings": OptionType('settings by key, such as {"ask_timeout_s": 3600}', _is_json),
     "on_request": OptionType("a function", _is_function),
     "agents": OptionType("definitions by name, each a mapping of fields", _holds_mappings),
     "mcp_servers": OptionType("servers by name, each a mapping of fields", _holds_mappings),
@@ -113,6 +119,7 @@ _OPTION_TYPES = {
     "worktree": OptionType("True, False or a name", _is_name_or_bool),
     "trust": OptionType("True or False", _is_bool),
     "replace": OptionType("True or False", _is_bool),
+    "on_exit": OptionType("end or suspend", _is_on_exit),
     "keep": OptionType("True or False", _is_bool),
     "permission_mode": OptionType("the name of a mode", _is_text),
     "mode": OptionType("the name of a mode", _is_text),

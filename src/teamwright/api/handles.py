@@ -15,6 +15,7 @@ from teamwright.api.argument_checks import check_option_types, refuse_coroutine,
 from teamwright.api.options import PermissionMode
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.field_texts import show_fields
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.secret_texts import repr_without
 from teamwright.protocol.task import Task
@@ -138,9 +139,19 @@ class TaskTerms(TypedDict, total=False):
     """The conditions of a new task; see `Tasks.add`."""
 
     budget: Budget | None
+    """Caps on tokens and money of all work on the task."""
+
     check: str
+    """A shell command that must succeed in the owner's directory before the task can be completed."""
+
     writes: Sequence[str]
+    """Path patterns below the repository that the task changes."""
+
     review: Literal["member", "lead", "human"] | None
+    """The reviewer whose approval a completion needs."""
+
+
+show_fields(TaskTerms)
 
 
 class Tasks(Struct, frozen=True):

@@ -16,6 +16,7 @@ from teamwright.models.effort import Effort, parse_optional_effort
 from teamwright.models.model import Model
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.field_texts import show_fields
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.session.options import Options
@@ -27,6 +28,11 @@ PermissionMode: TypeAlias = Literal["default", "acceptEdits", "plan", "delegate"
 """The mode for calls that no rule decides. `default` asks, `acceptEdits` allows edits and asks for the rest, `dontAsk`
 denies, `bypassPermissions` allows. `plan` forbids changes until a plan is approved. In `delegate` a lead only
 coordinates, and a member may edit and asks its lead for the rest."""
+
+
+OnExit: TypeAlias = Literal["end", "suspend"]
+"""What leaving a team's block does: `end` waits for running turns and denies open requests, `suspend` stops before the
+next model call and leaves open requests open."""
 
 
 class TeamOptions(TypedDict, total=False):
@@ -119,6 +125,11 @@ class TeamOptions(TypedDict, total=False):
     settings_file: str | Path | None
     """One more settings file, above those of the user and the repository."""
 
+    settings: Mapping[str, Any] | None
+    """Settings as a mapping, with the keys and values of a settings file: `{"ask_timeout_s": 3600}`. In place of
+    `settings_file`.
+    """
+
     trust: bool
     """True when the repository's settings may widen permissions, for this team."""
 
@@ -157,13 +168,16 @@ class SpawnOptions(TypedDict, total=False):
     """
 
 
+show_fields(TeamOptions, SpawnOptions)
+
+
 def to_session_options(options: TeamOptions) -> Options:
     """Convert keywords of the API to the options of a session. Raises UsageError for an unknown or invalid option."""
     refuse_unknown(options, list(TeamOptions.__annotations__))
     check_option_types(cast("Mapping[str, object]", options))
     if (mode := options.get("permission_mode")) is not None:
         lead_mode(mode, "permission_mode=")
-    home, settings = options.get("home"), options.get("settings_file")
+    home = options.get("home")
     return Options(
         cwd=Path(options.get("cwd") or Path.cwd()),
         worktree=_worktree_name(options.get("worktree", False)),
@@ -176,7 +190,7 @@ def to_session_options(options: TeamOptions) -> Options:
         add_dirs=tuple(Path(one) for one in options.get("add_dirs", ())),
         allowed_tools=(*options.get("allowed_tools", ()), *(["python__*"] if options.get("tools") else [])),
         disallowed_tools=tuple(options.get("disallowed_tools", ())),
-        settings_file=Path(settings) if settings is not None else None,
+        settings_file=_settings_file(options),
         mcp_config=(json.dumps({"mcpServers": servers}),) if (servers := options.get("mcp_servers")) else (),
         trust=options.get("trust", False),
         output=_output_format(options.get("output_type")),
@@ -193,6 +207,14 @@ def to_session_options(options: TeamOptions) -> Options:
         own_hooks=to_hooks(options.get("hooks", ())),
         env=options.get("env"),
     )
+
+
+def _settings_file(options: TeamOptions) -> Path | str | None:
+    """Return the settings file, or settings as JSON text. Raises UsageError for both."""
+    file, settings = options.get("settings_file"), options.get("settings")
+    if file is not None and settings is not None:
+        raise UsageError("usage", "settings= and settings_file= exclude each other", note="nothing was started")
+    return json.dumps(settings) if settings is not None else None if file is None else Path(file)
 
 
 def _worktree_name(option: bool | str) -> str | None:
@@ -231,7 +253,6 @@ SDK_OPTIONS = {
     "plugins": "plugin_dirs=[DIRECTORY]",
     "resume": 'Team.resume("NAME")',
     "session_id": 'Team.resume("NAME")',
-    "settings": "settings_file=FILE",
     "system_prompt": "append_system_prompt=TEXT",
     "thinking": 'effort="high"',
 }

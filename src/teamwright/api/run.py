@@ -22,9 +22,10 @@ from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestOpened, RunEnded, TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.program_log import log_failure
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
-from teamwright.session.result import Result
+from teamwright.session.result import Result, Stop
 from teamwright.session.session import Session
 from teamwright.storage.event_log import EventLog
 
@@ -123,14 +124,25 @@ class Run:
     """A run of a team: `await` it for its Result, or read `events()` first."""
 
     def __init__(
-        self, session: Session, work: Callable[[], Awaitable[Result]], readers: EventReaders, before: Run | None = None
+        self,
+        session: Session,
+        work: Callable[[], Awaitable[Result]],
+        readers: EventReaders,
+        before: Run | None = None,
+        *,
+        outlives_wait: bool = False,
     ) -> None:
-        """Start the work. When `before`, a cancelled run, has not ended yet, the work starts after it."""
+        """Start the work. When `before`, a cancelled run, has not ended yet, the work starts after it.
+
+        `outlives_wait`: the cancellation of a task that awaits the run leaves the run to the team's block.
+        """
         self._session = session
         self._readers = readers
         self._after = session.log.last_number
         self._end: int | None = None
         self._reason = ""
+        self._stop: Stop = "cancelled"
+        self._outlives_wait = outlives_wait
         self._work = asyncio.ensure_future(_begin(work, before._task if before is not None else None))
         self._task = asyncio.ensure_future(self._finish())
 
@@ -182,9 +194,11 @@ class Run:
         iterator.over = self._end is not None and start >= self._end
         return self._readers.add(iterator) if answers else iterator
 
-    async def stop(self) -> None:
-        """Cancel the run because the team's block is left, and wait for its end."""
-        self.cancel("the team was left")
+    async def stop(self, stop: Stop = "cancelled", reason: str = "the team was left") -> None:
+        """End the run with this ending, because the team's block is left or suspended, and wait for its end."""
+        if not self._reason:
+            self._stop = stop
+        self.cancel(reason)
         await asyncio.wait({self._task})
 
     def _is_last(self, number: int, event: TeamEvent) -> bool:
@@ -194,6 +208,8 @@ class Run:
         try:
             return await asyncio.shield(self._task)
         except asyncio.CancelledError:
+            if self._outlives_wait:
+                raise
             self.cancel("the call that waited for it was cancelled")
             await asyncio.wait({self._task})
             raise
@@ -205,10 +221,12 @@ class Run:
             if not self._work.cancelled():
                 self._work.cancel()
                 raise
-            what = f"the run was cancelled: {self._reason}"
+            what = f"the run was {self._stop}: {self._reason}"
             stopped = TeamwrightError("interrupted", what, do=[self._session.resume_command])
-            return await self._session.result("cancelled", self._session.lead.last_end.text, error=stopped)
+            return await self._session.result(self._stop, self._session.lead.last_end.text, error=stopped)
         except Exception as problem:
+            if not isinstance(problem, TeamwrightError):
+                log_failure("the run failed", problem)
             usage = self._session.agent_factory.budget_tracker.total
             detail = f"{type(problem).__name__}: {problem}"
             self._session.log.emit(RunEnded(member=LEAD, stop="failed", text="", usage=usage, detail=detail))

@@ -7,10 +7,16 @@ with it. Depends on sessions and on the handles.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import builtins
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
+from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
+
+from msgspec.structs import replace as replace_fields
 
 from teamwright.agent.compaction.compaction_state import CompactResult
 from teamwright.agent.context_window import ContextView
@@ -24,6 +30,7 @@ from teamwright.api.argument_checks import (
 )
 from teamwright.api.handles import IntegrationQueue, Member, Tasks, wait_until
 from teamwright.api.options import (
+    OnExit,
     PermissionMode,
     SpawnOptions,
     TeamOptions,
@@ -40,9 +47,10 @@ from teamwright.models.model import Model
 from teamwright.permissions.verdict import parse_mode
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import TeamRefused, UsageError
-from teamwright.protocol.events import TeamEvent
+from teamwright.protocol.events import Notice, TeamEvent
 from teamwright.protocol.ids import team_name
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.program_log import LOGGER
 from teamwright.protocol.usage import Usage
 from teamwright.session.change_model import ModelChange
 from teamwright.session.control.agent_actions import (
@@ -68,7 +76,26 @@ from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.teams.team_recovery import recover_teams
 
+if TYPE_CHECKING:
+    from teamwright.protocol.pending_request import PendingRequest
+    from teamwright.storage.paths import Home
+    from teamwright.teams.status.team_views import TeamView
+    from teamwright.views.status import StatusView
+
 A_NAME = "a member's name"
+
+_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def _log_notice(team: str, _number: int, event: TeamEvent) -> None:
+    """Log the notices of a team under the logger `teamwright`."""
+    if isinstance(event, Notice):
+        LOGGER.log(_LEVELS.get(event.level, logging.INFO), "team %s, %s: %s", team, event.member, event.text)
+
+
+def _home(home: str | Path | None) -> Home:
+    check_option_types({"home": home})
+    return resolve_home(None if home is None else str(home))
 
 
 class Team:
@@ -83,14 +110,32 @@ class Team:
     Leaving the block, also by an exception or a cancellation, waits `shutdown_timeout_s` for running turns and ends all
     members. They can be resumed with `Team.resume`. With `keep=False` leaving archives the team, also with open tasks,
     unless an exception ends the block. See TeamOptions for the keywords.
+
+    With `on_exit="suspend"`, for services, leaving loses nothing: no model call starts any more, running calls get
+    `shutdown_timeout_s`, and open requests stay open. `Team.resume` makes the next model calls and asks again. Requests
+    wait for an answer from any process; they are not denied because no loop reads events. The cancellation of a task
+    that awaits a run leaves the run to the block. With `keep=False` too, a block that ends without an exception
+    archives the team.
     """
 
-    def __init__(self, name: str, *, replace: bool = False, keep: bool = True, **options: Unpack[TeamOptions]) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        replace: bool = False,
+        keep: bool = True,
+        on_exit: OnExit = "end",
+        **options: Unpack[TeamOptions],
+    ) -> None:
         self.name: str = team_name(require_text("a team's name", name))
         self._options = to_session_options(options)
-        check_option_types({"replace": replace, "keep": keep})
+        check_option_types({"replace": replace, "keep": keep, "on_exit": on_exit})
         self._replace = replace
         self._keep = keep
+        self._suspends = on_exit == "suspend"
+        if self._suspends:
+            self._options = replace_fields(self._options, ask="wait")
+        self._suspended = False
         self._opening_mode = ""
         self._stack = AsyncExitStack()
         self._session: Session | None = None
@@ -100,29 +145,82 @@ class Team:
         self._run: Run | None = None
 
     @classmethod
-    def resume(cls, name: str, **options: Unpack[TeamOptions]) -> Self:
+    def resume(cls, name: str, *, keep: bool = True, on_exit: OnExit = "end", **options: Unpack[TeamOptions]) -> Self:
         """Return a team that continues one on disk: `async with Team.resume("release") as team: …`.
 
         Entering resumes the session that led the team: the lead's conversation, the members with theirs, tasks, unread
-        mail and owed answers. Caps of the run start at zero again; caps of members include their earlier use. Raises
+        mail and owed answers. Each call that waited for an answer is asked about again, also after a kill; an answer
+        that came since counts. Caps of the run start at zero again; caps of members include their earlier use. Raises
         TeamwrightError (`unknown-team` for an unknown name, `unknown-session` when the lead's conversation is missing),
         CannotStart while another process leads the team, and TeamRefused for a team of another product. Options as for
         Team; the directory is that of the session.
         """
-        team = cls(name, **options)
+        team = cls(name, keep=keep, on_exit=on_exit, **options)
         team._opening_mode = "resume"
         return team
 
     @classmethod
-    def adopt(cls, name: str, **options: Unpack[TeamOptions]) -> Self:
+    def adopt(cls, name: str, *, keep: bool = True, on_exit: OnExit = "end", **options: Unpack[TeamOptions]) -> Self:
         """Return a team on disk with a new lead: `async with Team.adopt("release") as team: …`.
 
         Entering starts a session in `cwd` that leads the team; the members return with their conversations. Raises the
         same errors as `resume`, but needs no data of the former lead.
         """
-        team = cls(name, **options)
+        team = cls(name, keep=keep, on_exit=on_exit, **options)
         team._opening_mode = "adopt"
         return team
+
+    @staticmethod
+    def list(home: str | Path | None = None, *, archived: bool = False) -> builtins.list[TeamView]:
+        """Return the teams on disk, the newest first; with `archived` also the teams in the archive after them.
+
+        `home` is the state root, as in TeamOptions. Starts nothing. Raises CannotStart for an unreadable state root.
+        """
+        from teamwright.teams.status.team_views import archived_teams, team_views
+
+        root = _home(home)
+        return [*team_views(root), *(archived_teams(root) if archived else ())]
+
+    @staticmethod
+    def read(name: str, home: str | Path | None = None) -> StatusView:
+        """Return the state of a team from its files: running in any process, left open, finished or archived.
+
+        It has members, tasks, usage (`tokens`, `usd`), and how its last run ended (`ended`). Starts nothing. Raises
+        TeamwrightError (`unknown-team`) with the nearest name.
+        """
+        from teamwright.views.status import read_status
+
+        return read_status(_home(home), require_text("a team's name", name), archived=True)
+
+    @staticmethod
+    def read_events(name: str, home: str | Path | None = None, *, after: int = 0) -> Iterator[tuple[int, TeamEvent]]:
+        """Iterate over the logged events of a team, with their numbers, from its file; those after number `after`.
+
+        For finished teams and those of other processes; the final text of a run is in its RunEnded. Raises
+        TeamwrightError (`unknown-team`) with the nearest name.
+        """
+        from teamwright.session.lookup.saved_teams import find_team_view
+        from teamwright.storage.event_log_reader import read_events
+
+        log = find_team_view(_home(home), require_text("a team's name", name), archived=True).log
+        return read_events(Path(log), require_number("after", after)) if log else iter(())
+
+    @staticmethod
+    def open_requests(home: str | Path | None = None) -> builtins.list[PendingRequest]:
+        """Return the open requests of all teams and sessions of this state root, the oldest first.
+
+        The methods of a request answer it, from any process. A request of a process that has ended (`is_alive` False)
+        can be answered too: the answer counts when its team is resumed. Answering raises UsageError
+        (`not-for-agents`) in a command of an agent.
+        """
+        from teamwright.approvals import answerable_requests
+
+        return answerable_requests(_home(home))
+
+    @property
+    def requests(self) -> builtins.list[PendingRequest]:
+        """The open requests of this team, the oldest first; their methods answer them."""
+        return self.session.requests.pending()
 
     def __repr__(self) -> str:
         return f"<Team {self.name!r}, {'running' if self._session is not None else 'not running'}>"
@@ -151,6 +249,9 @@ class Team:
                 open_session(await options_to_open(self._options, self.name, self._opening_mode))
             )
             session.warnings += rebuilt
+            for warning in session.warnings:
+                LOGGER.warning("team %s: %s", self.name, warning)
+            stack.callback(session.log.subscribe(partial(_log_notice, self.name), live=False))
             session.requests.attended = self._readers.may_answer
             if not self._opening_mode:
                 undo_creation.callback(session.remove_files)
@@ -175,18 +276,38 @@ class Team:
     ) -> None:
         """Wait `shutdown_timeout_s` for running turns, then end all members; they can be resumed. Errors propagate."""
         session = self.session
+        archives = not self._keep and kind is None and session.team.exists
         try:
+            if self._suspends and not archives:
+                await self.suspend()
             if self._run is not None and not self._run.done:
                 await self._run.stop()
             await session.agent_factory.plans.close()
             session.requests.close("the team was left")
-            if self._keep or kind is not None or not session.team.exists:
-                await session.finish(keep=True)
-            else:
+            if self._suspended:
+                await session.stop_members("the team was suspended", keep=True)
+            elif archives:
                 await delete_led_team(session, force=True)
+            else:
+                await session.finish(keep=True)
         finally:
             self._session = self._run = None
             await self._stack.__aexit__(kind, error, trace)
+
+    async def suspend(self) -> None:
+        """Stop all agents where `Team.resume` continues them; leave the block after that.
+
+        No model call starts any more. Running calls of models and tools get `shutdown_timeout_s`, then they are
+        interrupted. Open requests stay open. An active run ends with `stop` suspended. Does nothing the second time.
+        Raises UsageError outside the block.
+        """
+        self._require_running()
+        if self._suspended:
+            return
+        self._suspended = True
+        await self.session.suspend()
+        if self._run is not None and not self._run.done:
+            await self._run.stop("suspended", "its team was suspended")
 
     def run(self, prompt: str) -> Run:
         """Give the lead a prompt; the result is ready when no member works any more.
@@ -212,12 +333,14 @@ class Team:
         return self._begin(lambda: run_command(session, name, arguments))
 
     @property
-    def commands(self) -> list[str]:
+    def commands(self) -> builtins.list[str]:
         """The names of the commands and skills that `command` accepts."""
         return [one.name.removeprefix("/") for one in list_commands(self.session)]
 
     def _begin(self, work: Callable[[], Awaitable[Result]]) -> Run:
         self._require_running()
+        if self._suspended:
+            raise TeamRefused("team-refused", "the team is suspended", do=[f"Team.resume({self.name!r})"])
         before = self._run if self._run is not None and not self._run.done else None
         if before is not None and not before.cancelled:
             raise TeamRefused(
@@ -226,7 +349,7 @@ class Team:
                 do=["await it first, or cancel it", 'await team.send("lead", …) reaches the lead during the run'],
                 note="nothing was started",
             )
-        self._run = Run(self.session, work, self._readers, before)
+        self._run = Run(self.session, work, self._readers, before, outlives_wait=self._suspends)
         return self._run
 
     async def spawn(self, name: str, prompt: str, **options: Unpack[SpawnOptions]) -> Member:
@@ -237,7 +360,7 @@ class Team:
         """
         self._require_running()
         session = self.session
-        refuse_unknown(options, list(SpawnOptions.__annotations__))
+        refuse_unknown(options, builtins.list(SpawnOptions.__annotations__))
         check_option_types({"name": require_text(A_NAME, name), **options})
         require_text("a prompt", prompt)
         model, mode = options.get("model"), options.get("mode")
@@ -282,15 +405,18 @@ class Team:
         return IntegrationQueue(self.session.integration, self.session.team, self._require_running)
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> builtins.list[Member]:
         """The running teammates, in the order of joining, without the lead."""
         team, modes = self.session.team, self.session.modes
         return [Member(teammate.name, team, modes) for teammate in team.running_members]
 
     @property
     def usage(self) -> Usage:
-        """The usage of the team so far, over all runs and members."""
-        return self.session.agent_factory.budget_tracker.total
+        """The usage of the team so far, over all runs and members, also before a resume.
+
+        `Result.usage` counts from entering the block.
+        """
+        return self.session.agent_factory.budget_tracker.total_with_earlier
 
     @property
     def mode(self) -> str:

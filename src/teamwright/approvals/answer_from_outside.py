@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.approvals.requests_on_disk import (
     ELSEWHERE,
@@ -31,16 +32,18 @@ from teamwright.requests.request_store import RequestStore
 from teamwright.storage.doorbell import ring
 from teamwright.storage.paths import Home
 
-FIRST, LATE, EXPIRED, GONE, UNKNOWN, SEVERAL = "first", "late", "expired", "gone", "unknown", "several"
+FIRST, KEPT, LATE, EXPIRED = "first", "kept", "late", "expired"
+GONE, UNKNOWN, SEVERAL = "gone", "unknown", "several"
 
 
 class AnswerOutcome(Struct, frozen=True):
     """The result of an answer to a request. `kind` is
 
     - `first`: the answer counts;
+    - `kept`: the process that asked has exited; the answer counts when `request.resume` asks again;
     - `late`: an earlier answer counts: `by` gave it, with `verdict` and `text`;
     - `expired`: the deadline had passed, and the request was denied;
-    - `gone`: the process that asked has exited; `request.resume` is the command that resumes its session;
+    - `gone`: the process that asked has exited, and the request ended with it; `request.resume` resumes its session;
     - `unknown`: no request has that id; `near` has the most similar id;
     - `several`: more than one id begins with the text; `near` has them.
     """
@@ -55,7 +58,7 @@ class AnswerOutcome(Struct, frozen=True):
     @property
     def counts(self) -> bool:
         """Return True when this answer counts."""
-        return self.kind == FIRST
+        return self.kind in {FIRST, KEPT}
 
 
 def answer_request(home: Home, id: str, answer: RequestAnswer) -> AnswerOutcome:
@@ -68,6 +71,19 @@ def answer_request(home: Home, id: str, answer: RequestAnswer) -> AnswerOutcome:
     return answer_in_process(home, id, answer)
 
 
+def answerable_requests(home: Home) -> list[PendingRequest]:
+    """Return the requests without an answer in all processes of the user, oldest first, with methods that answer.
+
+    Those of processes that have exited (`is_alive` False) are among them if an answer counts after a resume.
+    """
+
+    async def respond(id: str, answer: RequestAnswer) -> bool:
+        return answer_request(home, id, answer).counts
+
+    waiting = [one for one in open_requests(home) if one.is_alive or one.waits_for_resume]
+    return [replace(one, responder=respond) for one in waiting]
+
+
 def answer_in_process(home: Home, id: str, answer: RequestAnswer) -> AnswerOutcome:
     """Answer a request like `answer_request`, for a person at the terminal of a teamwright process."""
     found = match_requests(home, id)
@@ -76,14 +92,15 @@ def answer_in_process(home: Home, id: str, answer: RequestAnswer) -> AnswerOutco
     if len(found) > 1:
         return AnswerOutcome(SEVERAL, near=tuple(one.id for one in found))
     request = found[0]
-    if not request.is_alive:
+    if not request.is_alive and not request.waits_for_resume:
         return AnswerOutcome(GONE, request)
     # The asking process decides that a deadline has passed: the clock may have jumped since the request was written.
     box = RequestStore(request.box)
     with suppress(TeamRefused):  # answered and retired since it was listed
         if box.answer(request.id, answer_body(answer, answer.by or ELSEWHERE)):
             ring(doorbell_of(request.box))
-            return AnswerOutcome(FIRST, request, answer.by or ELSEWHERE, answer.verdict, answer.text)
+            kind = FIRST if request.is_alive else KEPT
+            return AnswerOutcome(kind, request, answer.by or ELSEWHERE, answer.verdict, answer.text)
     return _already_answered(box, request.id, answer, request) or AnswerOutcome(UNKNOWN, request)
 
 

@@ -121,7 +121,8 @@ class RequestFiles(Struct):
     def close_abandoned(self) -> Iterator[tuple[PendingRequest, RequestAnswer]]:
         """Close the requests of earlier incarnations, which no process waits for. Yield each with its answer.
 
-        A request that was answered just before the kill keeps its answer.
+        A request that was answered just before the kill, or since then, keeps its answer. No call of these ran: a
+        process retires a request before it runs the call.
         """
         for box in self._boxes():
             with suppress(TeamwrightError):

@@ -27,7 +27,10 @@ from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate, Q
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestClosed, RequestOpened
 from teamwright.protocol.ids import LEAD, request_id
+from teamwright.protocol.messages import decode, encode
+from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.pending_request_events import RequestAnswer
+from teamwright.protocol.program_log import log_failure
 from teamwright.protocol.time_limit import time_limit
 from teamwright.requests.request_store import REFUSED, RequestStore
 from teamwright.teams.team import SessionTeam
@@ -70,6 +73,7 @@ class _PendingRequest(Struct):
     question: Question
     answered: asyncio.Future[RequestAnswer]
     box: RequestStore | None = None
+    event: RequestOpened | None = None
 
 
 AGAIN = "If it is still needed, make the call again."
@@ -97,6 +101,13 @@ class RequestQueue(Struct):
     external_members: ExternalMemberPermissions | None = None
     settings: Path | None = None
     """The user's settings file, whose rules also answer requests."""
+    _left_open: dict[tuple[str, str], tuple[PendingRequest, RequestAnswer | None]] = field(
+        default_factory=dict[tuple[str, str], "tuple[PendingRequest, RequestAnswer | None]"]
+    )
+    """The requests that an earlier process left open, by agent and call, with the answers given since."""
+    _suspended: Callable[[], None] | None = None
+    _parked: list[Question] = field(default_factory=list[Question])
+    """Questions that came after `suspend`, which the resume asks."""
     _left: str = ""
     """The reason why requests are not answered any more; empty while they are."""
     _open: dict[str, _PendingRequest] = field(default_factory=dict[str, _PendingRequest])
@@ -117,8 +128,14 @@ class RequestQueue(Struct):
 
     async def ask(self, question: Question) -> PermissionAnswer:
         """Implement `permissions.verdict.Approver.ask`."""
+        if self._suspended is not None:
+            self._parked.append(question)
+            self._suspended()
+            await asyncio.Event().wait()
         if self._left:
             return PermissionAnswer(False, "policy", self._left)
+        if (earlier := self._take_earlier_answer(question)) is not None:
+            return self._permission_answer(question, earlier)
         if (found := await ask_hooks(self.answerers, question, self.emit)) is not None:
             return found
         lead = self.lead if self.lead is not None and self.lead.answers(question) else None
@@ -133,12 +150,18 @@ class RequestQueue(Struct):
             late = RequestAnswer(verdict="deny", text=f"no answer within {self.timeout_s:g} s", by="deadline")
             reply = self._settle(waiting, late)
         except asyncio.CancelledError:
+            if self._suspended is not None and (waiting.answered.cancelled() or not waiting.answered.done()):
+                self._open.pop(waiting.id, None)  # its file stays open, and the resume asks again
+                raise
             self._finish(waiting, self._settle(waiting, RequestAnswer(verdict="deny", by="cancelled")))
             raise
         self._finish(waiting, reply)
         if reply.by == "deadline" and self.lead is not None:
             await self._without_errors(self.lead.notify_expired(waiting.id, question, reply.text))
-        granted = self._granted_updates(waiting, reply)
+        return self._permission_answer(question, reply)
+
+    def _permission_answer(self, question: Question, reply: RequestAnswer) -> PermissionAnswer:
+        granted = self._granted_updates(question, reply)
         return PermissionAnswer(reply.verdict == "allow", reply.by, reply.text, reply.always, reply.input, granted)
 
     def _open_request(self, question: Question, *, target: str) -> _PendingRequest:
@@ -175,6 +198,7 @@ class RequestQueue(Struct):
         )
         if self.timeout_s is not None:
             event = replace(event, deadline=round(event.at + self.timeout_s, 3))
+        waiting.event = event
         self.emit(event)
         if self.on_request is not None:
             task = asyncio.ensure_future(self._call(self.on_request, event))
@@ -201,6 +225,7 @@ class RequestQueue(Struct):
             if awaitable is not None:
                 await awaitable
         except Exception as problem:
+            log_failure("the function on_request failed", problem)
             why = f"the program's approver raised {type(problem).__name__}: {problem}"
             await event.deny(why)
             self.emit(Notice(member=event.member, text=f"{event.tool} was denied: {why}", level="warning"))
@@ -257,16 +282,83 @@ class RequestQueue(Struct):
                 self._note_late(str(body.get("id") or ""), parse_answer(body))
 
     def close_abandoned(self) -> None:
-        """Close the requests that an earlier incarnation of the session left open, and emit events for them."""
-        for one, left in self.files.close_abandoned():
-            closed = RequestClosed(member=one.asker, request=one.id, verdict=left.verdict, by=left.by, reason=left.text)
+        """Close the requests that an earlier incarnation of the session left open, and emit events for them.
+
+        A call that waited is asked about again (`was_left_open`); an answer that came since then counts for it.
+        """
+        for request, answer in self.files.close_abandoned():
+            if request.tool_use_id:
+                given = None if answer.by == "cancelled" else answer
+                self._left_open[request.asker, request.tool_use_id] = request, given
+            closed = RequestClosed(
+                member=request.asker, request=request.id, verdict=answer.verdict, by=answer.by, reason=answer.text
+            )
             self.emit(closed)
 
+    def was_left_open(self, member: str, tool_use_id: str) -> bool:
+        """Return True when this agent's call waited for an answer when an earlier process ended. It never ran."""
+        return (member, tool_use_id) in self._left_open
+
+    def _take_earlier_answer(self, question: Question) -> RequestAnswer | None:
+        """Return the answer that was given while no process asked, if this is the same question word for word."""
+        earlier, answer = self._left_open.pop((question.member, question.tool_use_id), (None, None))
+        if earlier is None or answer is None:
+            return None
+        asked = (earlier.kind, earlier.tool, earlier.what, earlier.rule, earlier.input)
+        now = (question.kind, question.tool, question.what, question.rule, decode(encode(question.input)))
+        return answer if asked == now else None
+
+    def pending(self) -> list[PendingRequest]:
+        """Return the requests that wait for an answer in this process, the oldest first."""
+        team = self.files.team
+        return [
+            PendingRequest(
+                id=one.id,
+                kind=question.kind,
+                owner=question.owner or question.member,
+                asker=question.member,
+                tool=question.tool,
+                what=question.what,
+                rule=question.rule,
+                always=question.always,
+                description=question.description,
+                tool_use_id=question.tool_use_id,
+                input=question.input,
+                options=question.options,
+                suggestions=one.event.suggestions,
+                opened_at=one.event.at,
+                deadline=one.event.deadline,
+                team=team.name if team is not None and team.exists else "",
+                session=self.files.session,
+                pid=self.files.lead_process.pid,
+                responder=self.answer,
+            )
+            for one in self._open.values()
+            if one.event is not None and not one.answered.done()
+            for question in (one.question,)
+        ]
+
+    def suspend(self, on_parked: Callable[[], None]) -> None:
+        """Leave open requests open for the process that resumes the team, and open no more.
+
+        An answer still counts until its agent is cancelled. `on_parked` is called for each question from now on.
+        """
+        self._suspended = on_parked
+
+    @property
+    def waiting_owners(self) -> set[str]:
+        """The lead and the members that wait for an answer, also for one of their sub-agents."""
+        waiting = [one.question for one in self._open.values() if not one.answered.done()]
+        return {question.owner or question.member for question in (*waiting, *self._parked)}
+
     def close(self, reason: str) -> None:
-        """Deny open and later requests, because the approvers are leaving, and release the approvers."""
+        """Deny open and later requests, because the approvers are leaving, and release the approvers.
+
+        After `suspend` open requests stay open.
+        """
         self._left = reason
         self.read_outside_answers()
-        for waiting in self._open.values():
+        for waiting in self._open.values() if self._suspended is None else ():
             if not waiting.answered.done():
                 left = RequestAnswer(verdict="deny", text=reason, by="cancelled")
                 waiting.answered.set_result(self._settle(waiting, left))
@@ -296,7 +388,7 @@ class RequestQueue(Struct):
         who = waiting.question.member
         self.emit(RequestClosed(member=who, request=waiting.id, verdict=reply.verdict, by=reply.by, reason=reply.text))
 
-    def _granted_updates(self, waiting: _PendingRequest, reply: RequestAnswer) -> tuple[PermissionUpdate, ...]:
+    def _granted_updates(self, question: Question, reply: RequestAnswer) -> tuple[PermissionUpdate, ...]:
         """Return the updates granted with an approval. Invalid updates are reported and left out."""
         if not reply.updates or reply.verdict != "allow":
             return ()
@@ -307,8 +399,8 @@ class RequestQueue(Struct):
             try:
                 updates.append(from_wire(one))
             except TeamwrightError as problem:
-                text = f"not granted with the answer to {waiting.id}: {problem.what}"
-                self.emit(Notice(member=waiting.question.member, text=text, level="warning"))
+                text = f"not granted with the answer about {question.tool}: {problem.what}"
+                self.emit(Notice(member=question.member, text=text, level="warning"))
         return tuple(updates)
 
     def _note_late(self, id: str, answer: RequestAnswer) -> None:

@@ -199,8 +199,14 @@ def _seen(place: RequestDirectory, body: dict[str, object]) -> PendingRequest | 
         return None
     request, lead_process = parsed
     is_alive = place.is_alive(lead_process)
+    is_asked_again = bool(request.tool_use_id) and request.kind in {"permission", "question"}
     return replace(
-        request, team=place.team, box=place.box, is_alive=is_alive, resume="" if is_alive else place.resume_command
+        request,
+        team=place.team,
+        box=place.box,
+        is_alive=is_alive,
+        resume="" if is_alive else place.resume_command,
+        waits_for_resume=is_asked_again and not is_alive and not lease_held(place.lease),
     )
 
 

@@ -75,6 +75,9 @@ class BudgetTracker:
         self._at_work: dict[str, list[str]] = {}
         self._earlier: Callable[[], UsageTotals] | UsageTotals = earlier
         self._moved = asyncio.Event()
+        self._suspended: Callable[[], None] | None = None
+        self.held: dict[str, str] = {}
+        """The agents whose next model call a suspension holds back, with the agents that they work for."""
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -102,6 +105,11 @@ class BudgetTracker:
     def total(self) -> Usage:
         """The usage of all agents in this process."""
         return self.books.total
+
+    @property
+    def total_with_earlier(self) -> Usage:
+        """The usage of all agents, in this process and in earlier ones of the session."""
+        return self._before().total + self.books.total
 
     @property
     def by_member(self) -> dict[str, Usage]:
@@ -165,6 +173,16 @@ class BudgetTracker:
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def suspend(self, on_held: Callable[[], None]) -> None:
+        """Hold back every model call from now on, until its agent is cancelled. `on_held` is called for each."""
+        self._suspended = on_held
+
+    async def _hold_back(self, agent: str, owner: str) -> None:
+        if self._suspended is not None:
+            self.held[agent] = owner or agent
+            self._suspended()
+            await asyncio.Event().wait()
+
     async def reserve(
         self, scopes: Sequence[Scope], call: Estimate, agent: str = "", owner: str = ""
     ) -> Reservation | BudgetRefusal:
@@ -172,6 +190,7 @@ class BudgetTracker:
 
         `agent` makes the call, and works for `owner`. At a mark the user is asked first.
         """
+        await self._hold_back(agent, owner)
         if self.marks is not None:
             known = self.books.agents.get(agent)
             caller = CallingAgent(agent, owner, 0 if known is None else known.model_calls)
@@ -187,6 +206,7 @@ class BudgetTracker:
             if (never := next((one for one in short if not one[0].holders), None)) is not None:
                 return self._refused(*never)
             await self._moved.wait()
+            await self._hold_back(agent, owner)
 
     async def admit(self, scopes: Sequence[Scope], calls: int) -> int:
         """Return how many of `calls` tool calls all of these scopes allow, and count those."""

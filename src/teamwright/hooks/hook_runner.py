@@ -26,6 +26,7 @@ from teamwright.processes.confinement import Confinement
 from teamwright.processes.process_group import ProcessCommand
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
 from teamwright.processes.program_environment import own_program_start
+from teamwright.protocol.program_log import log_failure
 from teamwright.protocol.time_limit import time_limit
 
 if TYPE_CHECKING:
@@ -318,6 +319,7 @@ async def _call_function(hook: HookSpec, function: HookFunction, payload: Mappin
     except TimeoutError:
         return HookOutcome(problem=f"it was ended after {hook.timeout_s:g} s")
     except Exception as problem:
+        log_failure(f"a function of the hook {hook.event} failed", problem)
         return HookOutcome(problem=f"it raised {type(problem).__name__}: {problem}")
     return parse_returned(hook.event, answer)
 

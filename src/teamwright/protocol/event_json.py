@@ -5,14 +5,11 @@ Depends on the union of events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache
-from operator import attrgetter
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 from teamwright.protocol.events import (
     LIVE,
-    AssistantText,
     Compacted,
     FileMark,
     IntegrationChanged,
@@ -54,9 +51,6 @@ _KINDS_OF_VERSION_1 = {
 }
 """The kind of an event by its name in version 1."""
 
-_NOT_LOGGED = frozenset({"at", "responder", "facts", "origin", "tool_use_id"})
-"""Fields that `to_json` writes in places of their own (`at`, `origin`), or that only live subscribers receive."""
-
 _LOGGED: dict[str, type[TeamEvent]] = {
     cls.KIND: cls
     for cls in (
@@ -91,56 +85,14 @@ _LIVE: dict[str, type[TeamEvent]] = {cls.KIND: cls for cls in LIVE}
 
 def to_json(event: TeamEvent) -> dict[str, Any]:
     """Return the event as an object: `type`, `at`, `member`, its other fields, and `origin` if it is set."""
-    out: dict[str, Any] = {"type": event.KIND, "at": round(event.at, 3)}
-    names, values = _own_fields(type(event))
-    out.update(zip(names, values(event), strict=True))
-    if event.origin:
-        out["origin"] = event.origin
-    if isinstance(event, ModelCallEnded | RunEnded):
-        out["usage"] = usage_to_json(event.usage)
-        for name in _OPTIONAL_FIELDS:
-            if not out.get(name, True):
-                del out[name]
-    elif isinstance(event, TaskChanged | MessageSent):
-        mark = event.file
-        if mark is None:
-            del out["file"]
-        else:
-            out["file"] = {"name": mark.name, "size": mark.size, "mtime_ns": mark.mtime_ns}
-        if isinstance(event, TaskChanged):
-            out["task"] = _task_to_json(event.task)
-    return out
+    return event.as_json()
 
-
-def _task_to_json(task: TaskInfo) -> dict[str, Any]:
-    out = {name: getattr(task, name) for name in _TASK_FIELDS}
-    return {name: value for name, value in out.items() if value is not None or name not in {"budget", "integration"}}
-
-
-_OPTIONAL_FIELDS = ("caller", "task", "aside", "counted", "seconds", "first_part_s", "end", "request_id", "error")
-"""Fields of a model call that are left out when they are empty or 0."""
 
 _TASK_FIELDS = TaskInfo.__struct_fields__
 
 
-@cache
-def _own_fields(kind: type[TeamEvent]) -> tuple[tuple[str, ...], Callable[[TeamEvent], tuple[Any, ...]]]:
-    """Return the field names that a kind of event writes after `type` and `at`, `member` first, and a getter of their
-    values."""
-    names = tuple(name for name in kind.__struct_fields__ if name not in _NOT_LOGGED)
-    return names, cast("Callable[[TeamEvent], tuple[Any, ...]]", attrgetter(*names))
-
-
-def live_to_json(event: TeamEvent) -> dict[str, Any]:
-    """Return a live event as an object, for another process of the session."""
-    out = to_json(event)
-    if isinstance(event, AssistantText) and event.usage is not None:
-        out["usage"] = usage_to_json(event.usage)
-    return out
-
-
 def live_from_json(data: Mapping[str, Any]) -> TeamEvent | None:
-    """Return the event that `live_to_json` encoded; None for any other object."""
+    """Return the event that `to_json` encoded; None for any other object."""
     cls = _LIVE.get(str(data.get("type")))
     if cls is None:
         return None
@@ -221,7 +173,7 @@ def _parse_file_mark(data: Any) -> FileMark | None:
 
 def usage_to_json(usage: Usage) -> dict[str, Any]:
     """Return a usage with its requests and its money, as the log contains it."""
-    return {**usage.as_json(), "requests": usage.requests, "usd": usage.usd}
+    return usage.as_priced_json()
 
 
 def usage_from_json(data: Mapping[str, Any]) -> Usage:

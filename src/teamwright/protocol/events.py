@@ -48,6 +48,12 @@ FAILED_ATTEMPTS = "failed"
 """The value of `aside` in a ModelCallEnded that reports failed attempts."""
 
 
+_LEFT_OUT_IF_EMPTY = frozenset(
+    {"caller", "task", "aside", "counted", "seconds", "first_part_s", "end", "request_id", "error"}
+)
+"""Fields of a model call that are left out when they are empty or 0."""
+
+
 class ModelCallEnded(BaseEvent, frozen=True, kw_only=True):
     """A model answered with `tools` tool calls.
 
@@ -74,6 +80,11 @@ class ModelCallEnded(BaseEvent, frozen=True, kw_only=True):
     request_id: str = ""
     error: str = ""
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the event as an object that JSON can hold, without empty fields; the keys are those of the log."""
+        out = BaseEvent.as_json(self) | {"usage": self.usage.as_priced_json()}
+        return {name: value for name, value in out.items() if value or name not in _LEFT_OUT_IF_EMPTY}
+
 
 class TurnEnded(BaseEvent, frozen=True, kw_only=True):
     """The turn of a member, or of the lead, ended: `text` is its final text.
@@ -97,6 +108,16 @@ class FileMark(Struct, frozen=True, kw_only=True):
     size: int
     mtime_ns: int
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the state as an object that JSON can hold."""
+        return {"name": self.name, "size": self.size, "mtime_ns": self.mtime_ns}
+
+
+def _with_file(out: dict[str, Any], file: FileMark | None) -> dict[str, Any]:
+    """Return the object with the state of the event's file, or without one."""
+    del out["file"]
+    return out if file is None else out | {"file": file.as_json()}
+
 
 class MessageSent(BaseEvent, frozen=True, kw_only=True):
     """A message is in an inbox (`member` sent it). `message_id` is the entry's; `wire` the protocol type, if any."""
@@ -107,6 +128,10 @@ class MessageSent(BaseEvent, frozen=True, kw_only=True):
     summary: str
     wire: str = ""
     file: FileMark | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the event as an object that JSON can hold; the keys are those of the event log."""
+        return _with_file(BaseEvent.as_json(self), self.file)
 
 
 class MessageDelivered(BaseEvent, frozen=True, kw_only=True):
@@ -134,6 +159,13 @@ class TaskInfo(Struct, frozen=True, kw_only=True):
     review: ReviewState | None = None
     reviewer: str = ""
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the task as an object that JSON can hold."""
+        out = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {
+            name: value for name, value in out.items() if value is not None or name not in {"budget", "integration"}
+        }
+
 
 class TaskChanged(BaseEvent, frozen=True, kw_only=True):
     """A task was created or changed by `member`; the `status` of a deleted task is `deleted`.
@@ -147,6 +179,10 @@ class TaskChanged(BaseEvent, frozen=True, kw_only=True):
     change: str
     detail: str = ""
     file: FileMark | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the event as an object that JSON can hold; the keys are those of the event log."""
+        return _with_file(BaseEvent.as_json(self) | {"task": self.task.as_json()}, self.file)
 
 
 class IntegrationChanged(BaseEvent, frozen=True, kw_only=True):
@@ -312,13 +348,17 @@ class Notice(BaseEvent, frozen=True, kw_only=True):
 
 
 class RunEnded(BaseEvent, frozen=True, kw_only=True):
-    """A run ended. `stop` is done, failed, limit, cut_off or cancelled."""
+    """A run ended. `stop` is done, failed, limit, cut_off, cancelled or suspended."""
 
     KIND = "run_ended"
     stop: str
     text: str
     usage: Usage
     detail: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the event as an object that JSON can hold; the keys are those of the event log."""
+        return BaseEvent.as_json(self) | {"usage": self.usage.as_priced_json()}
 
 
 TeamEvent: TypeAlias = (

@@ -6,7 +6,9 @@ Depends on `messages`.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
+from operator import attrgetter
 from typing import Any, ClassVar, cast
 
 from msgspec import Struct, field
@@ -14,6 +16,17 @@ from msgspec import Struct, field
 from teamwright.protocol.messages import Block
 from teamwright.protocol.secret_texts import repr_without
 from teamwright.protocol.usage import Usage
+
+_NOT_LOGGED = frozenset({"at", "responder", "facts", "origin", "tool_use_id"})
+"""Fields that `as_json` writes in places of their own (`at`, `origin`), or that only live subscribers receive."""
+
+
+@cache
+def _own_fields(kind: type[BaseEvent]) -> tuple[tuple[str, ...], Callable[[BaseEvent], tuple[Any, ...]]]:
+    """Return the field names that a kind of event writes after `type` and `at`, `member` first, and a getter of their
+    values."""
+    names = tuple(name for name in kind.__struct_fields__ if name not in _NOT_LOGGED)
+    return names, cast("Callable[[BaseEvent], tuple[Any, ...]]", attrgetter(*names))
 
 
 class BaseEvent(Struct, frozen=True, kw_only=True):
@@ -30,6 +43,18 @@ class BaseEvent(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return repr_without(self, "origin", "facts", "responder")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the event as an object that JSON can hold: `type`, `at`, `member`, and its other fields.
+
+        The keys are those of the event log. `facts` and `responder` are left out.
+        """
+        out: dict[str, Any] = {"type": self.KIND, "at": round(self.at, 3)}
+        names, values = _own_fields(type(self))
+        out.update(zip(names, values(self), strict=True))
+        if self.origin:
+            out["origin"] = self.origin
+        return out
 
 
 class TextDelta(BaseEvent, frozen=True, kw_only=True):
@@ -63,6 +88,11 @@ class AssistantText(BaseEvent, frozen=True, kw_only=True):
     model: str = ""
     id: str = ""
     stop_reason: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the event as an object that JSON can hold."""
+        out = BaseEvent.as_json(self)
+        return out if self.usage is None else out | {"usage": self.usage.as_priced_json()}
 
     @property
     def content(self) -> list[Block]:

@@ -8,14 +8,18 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from teamwright.protocol.pending_request_events import RequestOpened, Responder
+from teamwright.protocol.pending_request_events import AnswerMethods, RequestAnswer, RequestOpened, Responder
+from teamwright.protocol.secret_texts import repr_without
 
 REQUEST_KINDS = frozenset({"permission", "question", "plan", "budget", "review"})
 """Kinds of requests that a person may answer; the runtime answers shutdown and stop requests."""
 
 
-class PendingRequest(Struct, frozen=True):
-    """A pending request. `owner` is the member that waits, `asker` is the asking agent as shown to people.
+class PendingRequest(AnswerMethods, Struct, frozen=True):
+    """A pending request: its methods `allow`, `deny` and `answer` answer it, from any process of the user.
+
+    `owner` is the member that waits, `asker` is the asking agent as shown to people.
+    `kind` is permission, question, plan, budget or review.
 
     `what` is the whole command, diff or question; `always` says what an answer "always" would store, and where;
     `suggestions` are the updates that may be granted with an approval, in wire format. Times in seconds since 1970; a
@@ -46,6 +50,20 @@ class PendingRequest(Struct, frozen=True):
     is_alive: bool = True
     resume: str = ""
     box: Path = Path()
+    responder: Responder | None = None
+    """Delivers answers; None where the request is only shown."""
+    waits_for_resume: bool = False
+    """True when no process runs its session, and the resume asks again: an answer counts then."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "box", "responder")
+
+    async def _respond(self, answer: RequestAnswer) -> bool:
+        return False if self.responder is None else await self.responder(self.id, answer)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the request as an object that JSON can hold."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in {"box", "responder"}}
 
     @property
     def for_a_person(self) -> bool:

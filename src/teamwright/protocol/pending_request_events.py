@@ -36,7 +36,37 @@ class Responder(Protocol):
     async def __call__(self, request_id: str, answer: RequestAnswer, /) -> bool: ...
 
 
-class RequestOpened(BaseEvent, frozen=True, kw_only=True):
+class AnswerMethods:
+    """The methods that answer a request, wherever it is shown."""
+
+    __slots__ = ()
+
+    async def allow(
+        self,
+        *,
+        always: bool = False,
+        input: Mapping[str, Any] | None = None,
+        updates: Sequence[Mapping[str, Any]] = (),
+    ) -> bool:
+        """Allow the request; with `always` store the offered rule, with `input` run that instead, grant `updates` too.
+
+        Return True when this answer counts, False when another one was first or nothing waits any more.
+        """
+        return await self._respond(RequestAnswer(verdict="allow", always=always, input=input, updates=tuple(updates)))
+
+    async def deny(self, reason: str = "") -> bool:
+        """Deny the request, with a reason that the model reads. Return True when this answer counts."""
+        return await self._respond(RequestAnswer(verdict="deny", text=reason))
+
+    async def answer(self, text: str) -> bool:
+        """Answer a question with text. Return True when this answer counts."""
+        return await self._respond(RequestAnswer(verdict="allow", text=text))
+
+    async def _respond(self, answer: RequestAnswer) -> bool:
+        raise NotImplementedError
+
+
+class RequestOpened(AnswerMethods, BaseEvent, frozen=True, kw_only=True):
     """A request waits for a person: `kind` is permission, question, plan, budget or review.
 
     `always` describes the rule that "always" would store and, in brackets, where; empty when nothing could be stored.
@@ -59,27 +89,6 @@ class RequestOpened(BaseEvent, frozen=True, kw_only=True):
     tool_use_id: str = ""
     """The model's id of the call. Only live subscribers receive it."""
     responder: Responder | None = None
-
-    async def allow(
-        self,
-        *,
-        always: bool = False,
-        input: Mapping[str, Any] | None = None,
-        updates: Sequence[Mapping[str, Any]] = (),
-    ) -> bool:
-        """Allow the request; with `always` store the offered rule, with `input` run that instead, grant `updates` too.
-
-        Return False when another approver was first, or when the event has no responder.
-        """
-        return await self._respond(RequestAnswer(verdict="allow", always=always, input=input, updates=tuple(updates)))
-
-    async def deny(self, reason: str = "") -> bool:
-        """Deny the request, with a reason that the model reads."""
-        return await self._respond(RequestAnswer(verdict="deny", text=reason))
-
-    async def answer(self, text: str) -> bool:
-        """Answer a question with text."""
-        return await self._respond(RequestAnswer(verdict="allow", text=text))
 
     async def _respond(self, answer: RequestAnswer) -> bool:
         return False if self.responder is None else await self.responder(self.request, answer)

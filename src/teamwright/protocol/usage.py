@@ -75,6 +75,10 @@ class Usage(Struct, frozen=True):
         read = {name: int(counts.get(key, 0)) for name, key in _NAMES.items()}
         return cls(**read, requests=1, usd=counts.get("usd"))
 
+    def as_priced_json(self) -> dict[str, Any]:
+        """Return the counts with the number of requests and the money, as the event log contains them."""
+        return {**self.as_json(), "requests": self.requests, "usd": self.usd}
+
     def __str__(self) -> str:
         """Return one line for people, e.g. `12,300 tokens in (9,000 cached), 410 out, 0.0123 USD`."""
         cached = f" ({self.cache_read:,} cached)" if self.cache_read else ""

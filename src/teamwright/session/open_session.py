@@ -124,6 +124,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     agent_factory = _agent_factory(context, models, log, requests, services)
     note, unserved = await _start_services(context, log, agent_factory, stack)
     requests.answerers.append(grants.answer)
+    agent_factory.left_open = requests.was_left_open
     processes = MemberProcesses(context, agent_factory, log, watcher, agent_factory.policy.rules)
     integration = SessionIntegration(context, agent_factory, log)
     ports = TeamPorts(

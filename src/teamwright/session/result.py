@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import LimitExceeded, TeamwrightError
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from teamwright.tasks.task_list import TaskList
     from teamwright.tasks.task_store import TaskSnapshot
 
-Stop: TypeAlias = Literal["done", "failed", "limit", "cut_off", "cancelled"]
+Stop: TypeAlias = Literal["done", "failed", "limit", "cut_off", "cancelled", "suspended"]
 """The ending of a run: a closed set, so that a type checker finds a `match` without one of them."""
 
-EXIT_CODES: dict[Stop, int] = {"done": 0, "failed": 1, "limit": 4, "cut_off": 5, "cancelled": 130}
+EXIT_CODES: dict[Stop, int] = {"done": 0, "failed": 1, "limit": 4, "cut_off": 5, "cancelled": 130, "suspended": 130}
 """The exit code of each ending."""
 
 _LARGER = {
@@ -37,6 +37,7 @@ _UNDONE = {
     "failed": ("failed", "the run failed"),
     "cut_off": ("cut-off", "the run ended with work cut off"),
     "cancelled": ("interrupted", "the run was cancelled"),
+    "suspended": ("interrupted", "the run was suspended"),
 }
 """Slug and sentence of an ending without an error."""
 
@@ -107,39 +108,57 @@ class MemberResult(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """The result of a run. `stop` is done, failed, limit, cut_off or cancelled; only a failed start raises.
-
-    `limit` names the cap (`money tokens turns time`), `limit_detail` says how much of it is used; `error` explains a
-    run that is not done. `end` is how the lead's newest answer ended (docs/reference/answer-ends.md). `output` is
-    the value of the final answer in a run with a schema or an `output_type`. `api_status` is the HTTP status with which
-    a service of models refused the request that ended the run, 0 without one.
-    """
+    """The result of a run. Only a failed start raises; every other end is a result."""
 
     text: str
+    """The final text of the lead; after another end than done the text so far."""
     stop: Stop
+    """How the run ended: done, failed, limit, cut_off (members or background commands were stopped at work, or all
+    members failed), cancelled or suspended."""
     usage: Usage
+    """The usage of all agents since the team's block was entered."""
     by_member: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    """The usage of each agent by name; sub-agents are under their ids."""
     tasks: tuple[TaskResult, ...] = ()
+    """The tasks of the team's list, in numeric order."""
     denials: tuple[dict[str, Any], ...] = ()
+    """The calls that were denied, each with `tool_name tool_use_id tool_input member rule reason`."""
     resume_command: str = ""
+    """The command that resumes the session; empty when nothing is stored."""
     session_id: str = ""
+    """The id of the lead's session."""
     team: str = ""
+    """The name of the team; empty without a team."""
     members: tuple[MemberResult, ...] = ()
+    """The lead and all members, also those that ended."""
     turns: int = 0
+    """The number of model calls of the lead."""
     duration_ms: int = 0
+    """Milliseconds since the block was entered."""
     api_ms: int = 0
+    """Milliseconds of all model calls together."""
     limit: str = ""
+    """The cap that ended the run: money, tokens, turns, time or repeats; empty for none."""
     limit_detail: str = ""
+    """How much of that cap is used, as a text."""
     cut_off: tuple[str, ...] = ()
+    """The names of the members that were stopped at work, and the background commands that were stopped."""
     messages_sent: int = 0
+    """The number of messages that members and lead sent each other."""
     messages_seen: int = 0
+    """The number of those that a conversation has received."""
     messages_undelivered: int = 0
+    """The number of those that no conversation has received yet."""
     error: TeamwrightError | None = None
+    """Why the run is not done; None for a run that is done."""
     end: str = ""
+    """How the lead's newest answer ended, as in docs/reference/answer-ends.md."""
     output: Any = None
+    """The value of the final answer in a run with a schema or an `output_type`; None otherwise."""
     fallbacks: tuple[ModelChanged, ...] = ()
     """The agents that changed to a fallback model, in the order of the changes."""
     api_status: int = 0
+    """The HTTP status with which a service of models refused the request that ended the run; 0 without one."""
 
     @property
     def larger_command(self) -> str:
@@ -172,6 +191,30 @@ class Result(Struct, frozen=True):
         if self.error is not None and self.stop == "failed":
             return self.error.exit_code
         return EXIT_CODES[self.stop]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result as an object that JSON can hold, with `ok` and `exit_code`.
+
+        A usage has the token counts, `requests` and `usd`; an error its `slug` and `what`. A pydantic model or a
+        dataclass in `output` becomes an object.
+        """
+        from pydantic_core import to_jsonable_python
+
+        out = {name: getattr(self, name) for name in self.__struct_fields__}
+        error = None if self.error is None else {"slug": self.error.slug, "what": self.error.what}
+        return out | {
+            "ok": self.ok,
+            "exit_code": self.exit_code,
+            "usage": self.usage.as_priced_json(),
+            "by_member": {name: usage.as_priced_json() for name, usage in self.by_member.items()},
+            "tasks": [to_builtins(task) for task in self.tasks],
+            "denials": [to_jsonable_python(denial, fallback=str) for denial in self.denials],
+            "members": [to_builtins(one) | {"usage": one.usage.as_priced_json()} for one in self.members],
+            "cut_off": list(self.cut_off),
+            "error": error,
+            "output": to_jsonable_python(self.output, fallback=str),
+            "fallbacks": [event.as_json() for event in self.fallbacks],
+        }
 
     def raise_for_stop(self) -> None:
         """Raise the error that stopped the run; do nothing when it is `ok`.

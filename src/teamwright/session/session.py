@@ -152,8 +152,6 @@ class Session(Struct):
     async def result(self, stop: Stop, text: str, *, limit: str = "", error: TeamwrightError | None = None) -> Result:
         """Return the result of a run, from usage, the task list and the counts."""
         figures = await self._figures()
-        if stop == "done" and self.cut_off:
-            stop = "cut_off"
         result = Result(
             text=text,
             stop=stop,
@@ -167,7 +165,8 @@ class Session(Struct):
             error=error,
             **figures,
         )
-        detail = limit or (error.what if error is not None else "")
+        result = judged(result)
+        detail = limit or (result.error.what if result.error is not None else "")
         self.log.emit(RunEnded(member=LEAD, stop=result.stop, text=text, usage=result.usage, detail=detail))
         return result
 
@@ -238,6 +237,7 @@ class Session(Struct):
         if not self.lead.owes_answer:
             await self.team.tasks.finish_drafts(LEAD)  # a turn of the former lead has ended, at the latest by a kill
         repaired = len(self.lead.agent.conversation.unanswered_calls())
+        self.requests.close_abandoned()  # before members continue: their open calls are asked about again
         back = await resume_members(self.team, self.deadlines.timers)
         self.resumed = replace(back, repaired=back.repaired + repaired)
         await self.integration.resume(self.team)
@@ -279,6 +279,37 @@ class Session(Struct):
         cut += [name for name in capped if name not in cut]  # the run's cap ended their turns before this stop
         self.cut_off += cut
         return cut
+
+    async def suspend(self) -> None:
+        """Stop all agents where a resume continues them; open requests stay open.
+
+        No model call starts from now on. Running calls of tools and models get up to `shutdown_timeout_s`. The caller
+        then ends the lead's run and leaves the session.
+        """
+        budget, requests, changed = self.agent_factory.budget_tracker, self.requests, self.team.changed
+        budget.suspend(changed.set)
+        requests.suspend(changed.set)
+        self.deadlines.cancel()
+        self.team.refuse_members()
+        try:
+            async with time_limit(self.team.settings.shutdown_timeout_s):
+                while self._working_agents() or self.integration.is_working:
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            waiting = requests.waiting_owners | set(budget.held.values())
+            for name, agent in self.agent_factory.living.items():
+                inherited = self.agent_factory.inheritances.get(name)
+                owner = name if inherited is None else inherited.root
+                agent.conversation.keeps_calls_open = owner in waiting
+
+    def _working_agents(self) -> list[str]:
+        """Return the lead and the members that work and do not wait for a model call or an answer."""
+        parked = self.requests.waiting_owners | set(self.agent_factory.budget_tracker.held.values())
+        busy = [*([LEAD] if self.lead.busy else []), *(teammate.name for teammate in self.team.busy_members())]
+        return [name for name in busy if name not in parked]
 
     async def finish(self, *, keep: bool = False) -> list[str]:
         """Wait up to `shutdown_timeout_s` for running turns, then stop all members; return those that were cut off.

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.events import TaskInfo
+from teamwright.protocol.field_texts import show_fields
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient, task_id
 from teamwright.protocol.review import Reviewer, stricter_reviewer
 from teamwright.protocol.task import CHECK, DRAFT, INTEGRATION, REVIEW, REVIEWED, WORKTREE, Task, TaskStatus
@@ -33,25 +34,35 @@ USER = "user"
 
 
 class TaskWishes(TypedDict, total=False):
-    """The fields of an update; omitted ones do not change.
-
-    An empty `owner` removes the owner; None in `metadata` deletes. `writes` (path patterns that the task changes) and
-    `review` (`member`, `lead` or `human`) are keys of the metadata. `seen_from` is the directory in which the verdict
-    on a new check was made. `ready` ends the draft: idle members may claim it before the creator's turn has ended.
-    """
+    """The fields of an update; omitted ones do not change."""
 
     subject: str
+    """The title, one line."""
     description: str
+    """What is to be done."""
     active_form: str
+    """The title while somebody works on it, such as *Writing the tests*."""
     owner: str
+    """The name of the member that does the task; an empty text removes the owner."""
     status: str
+    """pending, in_progress, completed or deleted."""
     add_blocks: Sequence[str]
+    """Numbers of tasks that this one blocks, in addition to those that it blocks now."""
     add_blocked_by: Sequence[str]
+    """Numbers of tasks that block this one, in addition to those that block it now."""
     metadata: Mapping[str, Any]
+    """Keys to set, such as `for`, `needs`, `check`; None deletes a key."""
     writes: Sequence[str]
+    """Path patterns below the repository that the task changes."""
     review: str
+    """The reviewer whose approval a completion needs: member, lead or human."""
     seen_from: Path
+    """The directory in which the verdict on a new check was made; set by the runtime."""
     ready: bool
+    """True ends the draft: idle members may claim the task before the turn of its creator has ended."""
+
+
+show_fields(TaskWishes)
 
 
 class NewTask(TypedDict, total=False):

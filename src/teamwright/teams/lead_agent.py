@@ -393,6 +393,7 @@ class Lead(Struct):
         finally:
             await self.team.tasks.finish_drafts(LEAD)
             self._set_busy(False)
+            self.team.changed.set()
 
     def _set_busy(self, busy: bool) -> None:
         self.busy = busy

@@ -25,6 +25,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import IdleNotification, InboxEntry, ShutdownRequest, parse_protocol
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
+from teamwright.protocol.program_log import log_failure
 from teamwright.protocol.runtime_tags import RuntimeTags, TaskEnd
 from teamwright.protocol.task import Task
 from teamwright.protocol.timestamps import iso_time
@@ -141,6 +142,7 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
             await self._end(LifecycleEvent.FAILED, problem.what)
         except Exception as problem:
             # A bug in Teamwright or in a program's model.
+            log_failure(f"{self.name} ended", problem)
             await self._end(LifecycleEvent.FAILED, f"{type(problem).__name__}: {problem}")
         else:
             await self._end(LifecycleEvent.LEFT, self.end_cause)

@@ -16,14 +16,18 @@ from pydantic import PydanticUserError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import to_json
 
-from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.agent.tool import CallContext, Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.agent.tool_schema import input_schema
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.program_log import log_failure
 from teamwright.tools.long_results import fit_result
 
 Function: TypeAlias = Callable[..., Any]
+
+DescribeCaller: TypeAlias = Callable[[str], tuple[str, str, str]]
+"""Returns the lead or the member that an agent works for, the name of its team and the number of its task."""
 
 PREFIX = "python__"
 """The prefix of such a tool's name, for models and for permission rules."""
@@ -32,8 +36,18 @@ PREFIX = "python__"
 class PythonTool(Tool[ToolInput]):
     """One function. Permission rules name it `python__<function>`."""
 
-    def __init__(self, function: Function, name: str, input_type: type[ToolInput], text: str) -> None:
+    def __init__(
+        self,
+        function: Function,
+        name: str,
+        input_type: type[ToolInput],
+        text: str,
+        context_names: Sequence[str],
+        describe_caller: DescribeCaller,
+    ) -> None:
         self._function = function
+        self._context_names = context_names
+        self._describe_caller = describe_caller
         self._is_async = inspect.iscoroutinefunction(function)
         self._parameters = tuple(input_type.model_fields)
         self._text = text
@@ -58,16 +72,23 @@ class PythonTool(Tool[ToolInput]):
     async def run(self, call: ToolInput, ctx: ToolContext) -> ToolResult:
         """Call the function with the validated arguments."""
         arguments = {name: getattr(call, name) for name in self._parameters}
+        if self._context_names:
+            arguments |= dict.fromkeys(self._context_names, self._context(ctx))
         try:
             value = await self._call(arguments)
         except (Exception, SystemExit) as problem:
             # SystemExit is caught too: a function that calls a command line's entry must not end the program.
+            log_failure(f"{self.name}, called by {ctx.member}, failed", problem)
             error_text = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
             return ToolResult.error(f"{self.name} raised {fit_result(error_text, ctx)}")
         if not isinstance(value, ToolResult):
             return ToolResult(fit_result(_as_text(value), ctx))
         content = fit_result(value.content, ctx) if isinstance(value.content, str) else value.content
         return ToolResult(content, value.is_error, value.brief, value.ends_turn, value.facts)
+
+    def _context(self, ctx: ToolContext) -> CallContext:
+        member, team, task = self._describe_caller(ctx.member)
+        return CallContext(ctx.member, member, team, task, ctx.tool_use_id, ctx.workplace.cwd)
 
     async def _call(self, arguments: dict[str, Any]) -> Any:
         value: Any
@@ -80,18 +101,22 @@ class PythonTool(Tool[ToolInput]):
         return await value if inspect.isawaitable(value) else value
 
 
-def python_tools(functions: Sequence[Function]) -> list[PythonTool]:
+def _without_team(caller: str) -> tuple[str, str, str]:
+    return caller, "", ""
+
+
+def python_tools(functions: Sequence[Function], describe_caller: DescribeCaller = _without_team) -> list[PythonTool]:
     """Return the functions as tools. Raises UsageError for an unsuitable one, and for two with one name."""
     tools: dict[str, PythonTool] = {}
     for function in functions:
-        tool = python_tool(function)
+        tool = python_tool(function, describe_caller)
         if tool.name in tools:
             raise _refused_error(function, "another tool has the same name", "give one of the two another name")
         tools[tool.name] = tool
     return list(tools.values())
 
 
-def python_tool(function: Function) -> PythonTool:
+def python_tool(function: Function, describe_caller: DescribeCaller = _without_team) -> PythonTool:
     """Return the function as a tool. Raises UsageError, with the reason, when it is unsuitable."""
     name = getattr(function, "__name__", "")
     if not callable(function) or inspect.isclass(function) or not name.isidentifier():
@@ -106,8 +131,11 @@ def python_tool(function: Function) -> PythonTool:
     except Exception as problem:
         do = "define what it names at the top of the module" if isinstance(problem, NameError) else ""
         raise _refused_error(function, f"its annotations cannot be read: {problem}", do) from problem
-    fields = {p.name: _field(function, p, hints) for p in inspect.signature(function).parameters.values()}
-    return PythonTool(function, name, _input_type(function, name, fields), text)
+    parameters = inspect.signature(function).parameters.values()
+    context_names = tuple(p.name for p in parameters if hints.get(p.name) is CallContext)
+    fields = {p.name: _field(function, p, hints) for p in parameters if p.name not in context_names}
+    input_type = _input_type(function, name, fields)
+    return PythonTool(function, name, input_type, text, context_names, describe_caller)
 
 
 def _field(function: Function, parameter: inspect.Parameter, hints: dict[str, Any]) -> tuple[Any, Any]:

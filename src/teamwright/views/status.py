@@ -38,6 +38,7 @@ from teamwright.teams.status.member_state import OpenTask, with_state
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.status.team_status import MAX_WHAT, TeamStatus
 from teamwright.teams.status.team_views import (
+    ARCHIVED,
     FOREIGN,
     LIVE,
     TaskView,
@@ -119,11 +120,23 @@ def status_views(home: Home, cwd: Path, name: str | None = None) -> list[StatusV
     Raises TeamwrightError (`unknown-team`) with the most similar name.
     """
     if name is not None:
-        return [StatusReader(home, find_team_view(home, name).directory).read()]
+        return [read_status(home, name)]
     teams = team_views(home)
     here = [team for team in teams if team.session and home.transcript(cwd, team.session).exists()] or teams
     live = [team for team in here if team.state == LIVE]
     return [StatusReader(home, team.directory).read() for team in live or here[:1]]
+
+
+def read_status(home: Home, name: str, *, archived: bool = False) -> StatusView:
+    """Return the status of the team of that name; with `archived` one in the archive too.
+
+    Raises TeamwrightError (`unknown-team`) with the nearest name.
+    """
+    team = find_team_view(home, name, archived=archived)
+    if team.state == ARCHIVED:
+        log = TeamStatus.from_log(read_recent(Path(team.log))) if team.log else TeamStatus()
+        return status_of(home, team, log, closed=True)
+    return StatusReader(home, team.directory).read()
 
 
 class StatusReader:

@@ -22,7 +22,7 @@ from teamwright.agent.compaction.compaction_state import Compaction, CompactSett
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.instructions import SessionInstructions
 from teamwright.agent.mode_reminders import ModeReminder, Remind, ReminderRole, no_reminder
-from teamwright.agent.permission_gate import Denial, KeepGrant, PermissionGate
+from teamwright.agent.permission_gate import Denial, KeepGrant, LeftOpen, PermissionGate, never_left_open
 from teamwright.agent.plan_mode import PlanMode
 from teamwright.agent.prompt_prefix import PrefixCache, PrefixModel
 from teamwright.agent.spawn_limits import SpawnLimits
@@ -138,6 +138,8 @@ class AgentParts(Struct, dict=True):
     worktree: AgentWorkspace | None = None
     """The worktree in which the whole session works; None: its agents work in `cwd`."""
     watchdog: Watchdog | None = None
+    left_open: LeftOpen = never_left_open
+    """Says which calls waited for an answer when an earlier process of the session ended."""
     mode_untold: bool = False
     """True when the lead's conversation may not contain the present mode."""
     may_bypass: bool = False
@@ -312,6 +314,7 @@ class AgentParts(Struct, dict=True):
             owner=inherited.root,
             lead_may_allow=self.policies.lead_may,
             keep_grant=self.keep_grant,
+            left_open=self.left_open,
         )
 
     def _visible_tools(self, tools: Sequence[AnyTool]) -> list[AnyTool]:

@@ -165,7 +165,7 @@ def _toolset(making: _Making) -> Toolset:
         teams=are_teams_enabled(context),
         attended=not is_unattended(context),
         notify=partial(_notify_from_thread, asyncio.get_running_loop(), log),
-        extra=_python_tools(options.tools),
+        extra=_python_tools(options.tools, making.found),
         sandbox=making.sandbox,
         permits=services.permits,
         agent_types=partial(making.resolver.agent_types.tool_description, services.policies.may_start),
@@ -180,13 +180,21 @@ def _notify_from_thread(loop: asyncio.AbstractEventLoop, log: EventLog, text: st
         loop.call_soon_threadsafe(log.emit, Notice(member=LEAD, text=text, level="warning"))
 
 
-def _python_tools(functions: Sequence[Callable[..., Any]]) -> Sequence[AnyTool]:
+def _describe_caller(found: FindFactory, caller: str) -> tuple[str, str, str]:
+    """Return the lead or the member that an agent works for, the name of its team and the number of its task."""
+    factory = found()
+    inherited, team = factory.inheritances.get(caller), factory.team
+    member = caller if inherited is None else inherited.root
+    return member, team.name if team is not None and team.exists else "", factory.budget_tracker.task_of(member)
+
+
+def _python_tools(functions: Sequence[Callable[..., Any]], found: FindFactory) -> Sequence[AnyTool]:
     """Return the program's own functions as tools. Their module is imported with the first function."""
     if not functions:
         return ()
     from teamwright.tools.python_tool import python_tools
 
-    return python_tools(functions)
+    return python_tools(functions, partial(_describe_caller, found))
 
 
 def _proves_read_only(command: str, cwd: Path) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from teamwright.processes.ipc import IpcBody, IpcConnection, IpcHandler
 from teamwright.protocol.errors import CannotStart, error_to_json
-from teamwright.protocol.event_json import live_to_json, to_json
+from teamwright.protocol.event_json import to_json
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.time_limit import time_limit
 from teamwright.session.member_process.spawn_file import SpawnFile
@@ -224,7 +224,7 @@ class LeadConnection:
     def forward_live_event(self, event: TeamEvent) -> None:
         """Forward a live event, such as partial output, unless the lead reads slowly."""
         if self._wire is not None and not self._wire.is_congested:
-            self._wire.add_note("live", event=live_to_json(event))
+            self._wire.add_note("live", event=to_json(event))
 
     def forward_earlier_events(self) -> None:
         """Forward events of earlier processes that no lead received; they do not change the member's state."""

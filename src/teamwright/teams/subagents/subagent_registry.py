@@ -25,6 +25,7 @@ from teamwright.protocol.errors import LimitExceeded, TeamRefused, TeamwrightErr
 from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import run_id
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.program_log import log_failure
 from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.timestamps import now_ms
@@ -231,6 +232,8 @@ class Subagents(SubagentRuns):
             run.text = agent.conversation.text_since(begun)
         except Exception as problem:
             outcome, run.state, run.error = "failed", "failed", problem
+            if not isinstance(problem, TeamwrightError):
+                log_failure(f"the sub-agent {run.id} failed", problem)
             run.failure_reason = (
                 problem.what if isinstance(problem, TeamwrightError) else f"{type(problem).__name__}: {problem}"
             )

@@ -6,19 +6,16 @@ it renders.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterator
 from enum import Enum
-from inspect import cleandoc, getsource
-from itertools import pairwise
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 
-import teamwright
 from teamwright.agent.agent_type import LEAD_ONLY
 from teamwright.agent.plan_mode import PlanRecord
 from teamwright.config.agent_types.definition_fields import FIELDS
@@ -29,6 +26,7 @@ from teamwright.models.catalog import catalog, prices_date
 from teamwright.models.model_settings import CustomProvider, ModelFacts
 from teamwright.protocol.errors import SLUGS
 from teamwright.protocol.events import LIVE, TeamEvent
+from teamwright.protocol.field_texts import field_texts
 from teamwright.protocol.member_states import MemberState
 from teamwright.sandbox.command_needs import PROGRAMS, SUBCOMMANDS, CommandNeeds
 from teamwright.session.member_process.spawn_file import SpawnFile
@@ -36,6 +34,7 @@ from teamwright.teams.backends.terminal_adapter_settings import TerminalAdapter
 from teamwright.teams.incarnation import Incarnation
 from teamwright.tools.built_in import ENTRIES_FILE
 from teamwright.ui.cli.about import EXIT_CODES, explain_errors
+from teamwright.ui.cli.api_page import render_api
 from teamwright.ui.cli.command_examples import EXAMPLES
 from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, START_FLAGS
@@ -84,9 +83,6 @@ _SETTINGS_LINKS = (
 """Keys with a page about them: the key, and the title and link of the page."""
 
 
-FIRST_NAMES = ("run", "Team", "TeamOptions", "Run", "Member", "Tasks", "Budget", "Result")
-"""The names with which the page of the Python API begins."""
-
 RECORDS = {
     "team": Incarnation,
     "spawn": SpawnFile,
@@ -124,18 +120,6 @@ def reference_pages(reference: Path) -> dict[Path, str]:
     parts[reference / "command-needs.md"] = render_command_needs()
     parts[reference / "errors.md"] = render_errors()
     return {page: replace_part(page.read_text("utf-8"), part) for page, part in parts.items()}
-
-
-def render_api() -> str:
-    """Return the generated lines of the page of the Python API: every name of the library in one of three groups."""
-    groups: dict[str, list[str]] = {"Teams, results, models": [], "Events": [], "Errors": []}
-    events = (*get_args(TeamEvent), TeamEvent)
-    for name in dict.fromkeys((*FIRST_NAMES, *teamwright.__all__)):
-        value = getattr(teamwright, name)
-        is_error = isinstance(value, type) and issubclass(value, Exception)
-        title = "Errors" if is_error else "Events" if value in events else "Teams, results, models"
-        groups[title].append(f"::: teamwright.{name}")
-    return "\n\n".join("\n".join((f"## {title}", "", *names)) for title, names in groups.items())
 
 
 def render_exit_codes() -> str:
@@ -180,18 +164,8 @@ def render_errors() -> str:
 
 def render_fields(kind: type, head: str) -> str:
     """Return a table of the fields of a class, or the values of an enum, that have a docstring."""
-    [definition] = ast.parse(getsource(kind)).body
-    rows: list[tuple[str, str]] = []
-    for field, text in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
-        match field, text:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
-                ast.Expr(value=ast.Constant(value=str(about))),
-            ):
-                entry = str(getattr(kind, name)) if issubclass(kind, Enum) else name
-                rows.append((f"`{entry}`", " ".join(about.split())))
-            case _:
-                pass
+    names = {name: str(getattr(kind, name)) if issubclass(kind, Enum) else name for name in field_texts(kind)}
+    rows = [(f"`{names[name]}`", text) for name, text in field_texts(kind).items()]
     return _table(head, "meaning", rows)
 
 

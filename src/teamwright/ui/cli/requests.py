@@ -296,6 +296,8 @@ def _report_answer(request: PendingRequest, verdict: str, *, as_json: bool) -> i
         say_json({"id": request.id, "verdict": verdict})
     else:
         say(f"{'allowed' if verdict == 'allow' else 'denied'}: {request_summary(request)}")
+        if request.waits_for_resume:
+            say(f"the process that asked is gone; the answer counts when you resume: {request.resume}")
     return 0
 
 
@@ -321,7 +323,7 @@ def display_lines(request: PendingRequest) -> list[str]:
 
 
 def _to_json(request: PendingRequest) -> dict[str, Any]:
-    left_out = {"box", "is_alive", "resume"}
+    left_out = {"box", "is_alive", "resume", "responder", "waits_for_resume"}
     return {name: to_plain(value) for name, value in asdict(request).items() if name not in left_out}
 
 
@@ -331,6 +333,9 @@ def _say_orphaned(homes: Sequence[Home]) -> None:
     for resume in dict.fromkeys(one.resume for one in left):
         count = sum(one.resume == resume for one in left)
         say(f"{count} more {'was' if count == 1 else 'were'} left open by a process that is gone: {resume}")
+    for one in left:
+        if one.waits_for_resume:
+            say(f"  {one_line(one.id)}  {one_line(request_summary(one), 120)}")
 
 
 def _wait_for_request(place: RunLocation, wait: str) -> list[PendingRequest]:

@@ -1,0 +1,48 @@
+"""The texts under the fields of a class, for `help()` and for the reference pages. Reads source code."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+
+
+@cache
+def field_texts(kind: type) -> dict[str, str]:
+    """Return the text under each field of a class, by field; empty when its source is not available."""
+    import ast  # only `help()` and the reference pages pay for these imports
+    import inspect
+
+    try:
+        [definition] = ast.parse(inspect.cleandoc("\n" + inspect.getsource(kind))).body
+    except (OSError, TypeError, ValueError, SyntaxError):
+        return {}
+    texts: dict[str, str] = {}
+    for field, text in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
+        match field, text:
+            case (
+                (ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)])),
+                ast.Expr(value=ast.Constant(value=str(about))),
+            ):
+                texts[name] = " ".join(about.split())
+            case _:
+                pass
+    return texts
+
+
+class FieldDocs:
+    """The docstring of a class with the texts of its fields, computed when it is read."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __get__(self, _instance: object, kind: type) -> str:
+        import inspect
+
+        fields = [f"{name}: {text}" for name, text in field_texts(kind).items()]
+        return "\n\n".join((inspect.cleandoc(self._text), *fields))
+
+
+def show_fields(*kinds: type) -> None:
+    """Let `help()` show the texts under the fields of these classes."""
+    for kind in kinds:
+        kind.__doc__ = FieldDocs(kind.__doc__ or "")

@@ -1,0 +1,177 @@
+"""Teams of services: a restart loses nothing, and requests are answered from any process."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from teamwright import RequestClosed, RequestOpened, RunEnded, Team, TeamRefused, UsageError
+from teamwright.testing import ScriptedModel
+from tests.session.suspended_child import COMMAND, model
+from tests.support.waits import WAIT_S
+from tests.teams.crew import Holding, a_team
+
+CHILD = Path(__file__).with_name("suspended_child.py")
+
+
+def service_that_asked(cwd) -> tuple[subprocess.Popen, str]:
+    """A service in another process whose member waits for an answer, and the request's id."""
+    child = subprocess.Popen([sys.executable, str(CHILD), str(cwd)], stdout=subprocess.PIPE, text=True)
+    return child, child.stdout.readline().strip()
+
+
+def ended(child: subprocess.Popen, how: signal.Signals) -> None:
+    child.send_signal(how)
+    child.communicate(timeout=WAIT_S)
+
+
+@pytest.mark.finding("3L1")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_restarted_service_asks_again_and_the_call_runs_once(tmp_path, how):
+    child, _ = service_that_asked(tmp_path)
+    ended(child, how)
+    asked = []
+
+    async def allow(request):
+        asked.append(request.tool)
+        await request.allow()
+
+    script = model()
+    async with Team.resume("crew", model=script, on_request=allow, on_exit="suspend") as team:
+        assert (await team.run("Go on.")).ok
+    assert (asked, (tmp_path / "made.txt").read_text()) == (["Bash"], "done\n")
+    assert [one.agent_name for one in script.requests].count("ann") == 1, "only the call after the answer"
+
+
+@pytest.mark.finding("3L1")
+@pytest.mark.parametrize(("verdict", "made"), [("allow", True), ("deny", False)])
+async def test_an_answer_that_comes_while_no_process_runs_counts_at_the_resume(tmp_path, verdict, made):
+    child, id = service_that_asked(tmp_path)
+    ended(child, signal.SIGKILL)
+    (request,) = Team.open_requests()
+    assert (request.id, request.is_alive, request.team, request.input["command"]) == (id, False, "crew", COMMAND)
+    assert await (request.allow() if verdict == "allow" else request.deny("not today"))
+    assert not await request.allow(), "the first answer counts"
+    assert Team.open_requests() == []
+    again = []
+    async with Team.resume("crew", model=model(), on_request=again.append) as team:
+        await team.run("Go on.")
+        await team.wait_idle()
+    assert (again, (tmp_path / "made.txt").exists()) == ([], made)
+
+
+@pytest.mark.finding("3L1")
+async def test_another_call_than_the_one_that_was_answered_asks(tmp_path):
+    child, _ = service_that_asked(tmp_path)
+    ended(child, signal.SIGKILL)
+    (request,) = Team.open_requests()
+    assert await request.allow()
+    # Since then the directory of the command became another one for the model's own call.
+    transcript = next(Path(row.log).parent for row in Team.list() if row.name == "crew") / "agents" / "ann.jsonl"
+    transcript.write_text(transcript.read_text().replace("made.txt", "more.txt"))
+    asked = []
+
+    async def deny(request):
+        asked.append(request.input["command"])
+        await request.deny()
+
+    async with Team.resume("crew", model=model(), on_request=deny) as team:
+        await team.run("Go on.")
+    assert asked == [COMMAND.replace("made", "more")]
+    assert not list(tmp_path.glob("*.txt"))
+
+
+@pytest.mark.finding("3L1")
+async def test_members_of_a_suspended_team_make_no_further_model_call_and_a_resume_makes_it(tmp_path):
+    script = Holding({"lead": ["waiting"] * 3, "ann": [("Read", {"file_path": "a"}), "It is read."]}, "ann")
+    (tmp_path / "a").write_text("text\n")
+    async with a_team(tmp_path, script, on_exit="suspend") as team:
+        await team.spawn("ann", "Read it.")
+        run = team.run("Go.")
+        await script.thinking.wait()
+        stopping = asyncio.create_task(team.suspend())
+        await asyncio.sleep(0)
+        script.go.set()
+        await stopping
+        assert (await run).stop == "suspended"
+        with pytest.raises(TeamRefused):
+            team.run("More.")
+    assert [one.agent_name for one in script.requests].count("ann") == 1
+    again = ScriptedModel({"lead": ["waiting"] * 3, "ann": ["It is read."]})
+    async with Team.resume("crew", model=again, permission_mode="bypassPermissions") as team:
+        await team.run("Go on.")
+        await team.wait_idle()
+    assert [one.agent_name for one in again.requests].count("ann") == 1
+    assert b"text" in b"".join(next(one for one in again.requests if one.agent_name == "ann").items)
+
+
+@pytest.mark.finding("3L1")
+async def test_the_cancellation_of_a_task_that_awaits_a_run_leaves_the_run_to_a_block_that_suspends(tmp_path):
+    opened = asyncio.Event()
+
+    async def ask(_request):
+        opened.set()
+
+    async def job():
+        async with Team("crew", model=model(), cwd=tmp_path, on_request=ask, on_exit="suspend") as team:
+            await team.spawn("ann", "Make the file.")
+            await team.run("Go.")
+            await team.wait_idle()
+
+    task = asyncio.create_task(job())
+    await asyncio.wait_for(opened.wait(), WAIT_S)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    events = [event for _, event in Team.read_events("crew")]
+    assert not [one for one in events if isinstance(one, RequestClosed)]
+    assert [one.id for one in Team.open_requests()] == [one.request for one in events if isinstance(one, RequestOpened)]
+
+
+@pytest.mark.finding("3L1")
+async def test_a_team_that_suspends_waits_for_answers_without_a_reader(tmp_path):
+    async with Team("crew", model=model(), cwd=tmp_path, on_exit="suspend", keep=False) as team:
+        await team.spawn("ann", "Make the file.")
+        run = team.run("Go.")
+        opened = await asyncio.wait_for(first_request(team), WAIT_S)
+        assert (opened.member, [one.id for one in team.requests]) == ("ann", [opened.request])
+        (request,) = team.requests
+        assert json.loads(json.dumps(request.as_json()))["what"] == request.what
+        assert await request.allow()
+        assert (await run).ok
+    assert (tmp_path / "made.txt").exists()
+    assert [one.name for one in Team.list()] == [], "keep=False archives a team whose block ends in order"
+
+
+async def first_request(team) -> RequestOpened:
+    async for _, event in team.events(after=0, answers=False):
+        if isinstance(event, RequestOpened):
+            return event
+    raise AssertionError("the block was left")
+
+
+@pytest.mark.finding("3L11")
+async def test_teams_are_listed_and_a_finished_one_is_read_without_its_process(tmp_path):
+    async with a_team(tmp_path, ScriptedModel({"lead": ["The answer."]})) as team:
+        assert [(one.name, one.state) for one in Team.list()] == [("crew", "live")]
+        await team.run("Go.")
+    assert [(one.name, one.state) for one in Team.list()] == [("crew", "finished")]
+    view = Team.read("crew")
+    assert (view.state, view.ended, [one.name for one in view.members]) == ("finished", "done", ["lead"])
+    assert [event.text for _, event in Team.read_events("crew") if isinstance(event, RunEnded)] == ["The answer."]
+    async with a_team(tmp_path, ScriptedModel("ok"), replace=True, keep=False):
+        pass
+    archived = Team.list(archived=True)
+    assert (len(archived), {one.state for one in archived}) == (2, {"archived"})
+    assert Team.read(archived[-1].directory).ended == "done"
+    json.dumps(Team.read(archived[-1].directory).as_json(), default=str)
+
+
+@pytest.mark.finding("3L1")
+def test_a_wrong_word_for_the_exit_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="on_exit= takes end or suspend"):
+        Team("crew", cwd=tmp_path, on_exit="stop")

@@ -52,7 +52,7 @@ async def test_one_in_the_background_is_told_as_killed_once_and_can_be_gone_on_w
         and f"<task-id>{id}</task-id>\n<tool-use-id>" in notice
         and '" was killed: ' in notice
     )
-    assert f'call Agent with resume "{id}".' in notice
+    assert f'Call Agent with resume "{id}" to continue it.' in notice
     child = next(r for r in model.requests if r.agent_name == id)
     assert b"work, then stall" in child.items[0] and b"Finish." in child.items[-1]
     model = Children("Nothing new.")
@@ -139,7 +139,7 @@ async def test_what_a_sub_agent_started_is_told_to_it_alone_when_it_is_gone_on_w
         await soon(team.run("Go on."))
         assert team.session.agents.runs[one].state == "completed"
     assert notices_in(model.told("one")).count(two) == 1
-    assert ") was killed: " in model.told("one")
+    assert '\\" was killed: ' in model.told("one")
     model = Nest(lead=[more(one)])
     async with deep(tmp_path, model, resume=True) as team:
         await soon(team.run("And again."))

@@ -76,7 +76,7 @@ def test_after_a_kill_the_lead_is_told_of_it_once_with_what_it_had_said_and_can_
     assert (second.returncode, third.returncode) == (0, 0), second.stderr + third.stderr
     first_asked = words_of(play.asked()[0])
     assert f"<task-id>{id}</task-id>" in first_asked and 'Sub-agent "/audit auth"' in first_asked
-    assert ") was killed: it ended with the process that ran it" in first_asked
+    assert '" was killed: it ended with the process that ran it' in first_asked
     assert "<result>I found nine.</result>" in first_asked
     assert [state for _, state in play.notices()] == (["killed", "completed"] if mode else ["killed"])
     assert "All nine." in str(play.asked()[-1]) and (repo / "seen").read_text() == "looked\n"

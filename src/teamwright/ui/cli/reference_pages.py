@@ -164,7 +164,8 @@ def render_errors() -> str:
 
 def render_fields(kind: type, head: str) -> str:
     """Return a table of the fields of a class, or the values of an enum, that have a docstring."""
-    names = {name: str(getattr(kind, name)) if issubclass(kind, Enum) else name for name in field_texts(kind)}
+    is_enum = issubclass(kind, Enum)
+    names = {name: str(getattr(kind, name)) if is_enum else name for name in field_texts(kind)}
     rows = [(f"`{names[name]}`", text) for name, text in field_texts(kind).items()]
     return _table(head, "meaning", rows)
 

@@ -131,7 +131,7 @@ def ended(result: Result) -> str:
             return result.text
         case "cut_off":
             return ", ".join(result.cut_off)
-        case "cancelled":
+        case "cancelled" | "suspended":
             return result.resume_command
         case _:
             assert_never(result.stop)

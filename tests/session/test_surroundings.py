@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
-from teamwright.processes.program_environment import own_program_start
+from teamwright.processes.program_environment import find_program, own_program_start, safe_path
 from teamwright.sandbox.sandbox import find_implementation
 from teamwright.session.member_process.spawn_file import member_environment, restore_variables
 from teamwright.testing import Call, ScriptedModel
@@ -321,3 +321,22 @@ def test_the_start_of_a_person_s_program_depends_on_where_its_name_leads(project
     assert confined.environment(is_confined=False)["PATH"].endswith(str(project.binaries))
     without_sandbox = of_project.environment(is_confined=False)
     assert without_sandbox["PATH"].endswith(str(project.binaries)) and "LD_LIBRARY_PATH" not in without_sandbox
+
+
+@pytest.mark.finding("3P4")
+def test_a_program_with_another_name_in_the_project_is_one_of_the_project(tmp_path):
+    project, tools = tmp_path / "project", tmp_path / "tools"
+    for place in (project / "build", tools):
+        place.mkdir(parents=True)
+    for name in ("cargo", "tool"):
+        (tools / name).write_text("#!/bin/sh\n")
+        (tools / name).chmod(0o755)
+    (tools / "rustc").hardlink_to(tools / "cargo")  # several names in one directory are usual
+    (project / "build" / "tool").write_text("#!/bin/sh\n")
+    path, directories = f"{tools}:/usr/bin", (str(project),)
+    assert safe_path(path, directories) == path
+    assert find_program("tool", path, directories) == str(tools / "tool")
+    (tools / "other").hardlink_to(project / "build" / "tool")
+    (tools / "other").chmod(0o755)
+    assert safe_path(path, directories) == "/usr/bin"
+    assert find_program("other", path, directories) == ""

@@ -30,6 +30,7 @@ from teamwright.permissions.programs.obeyed_files import (
     GH_VERBS,
     GIT_CHANGES,
     GIT_PLAIN_OPTIONS,
+    GIT_RESTORES,
     GIT_SHOWS,
     GIT_STARTS,
     HARMLESS_PYTHON_MODULES,
@@ -212,7 +213,7 @@ class _Search(Struct):
             self.doubt("its directory is only known to the shell")
             places = [*places, self.root]
         program = os.path.basename(command.name or "")
-        is_plain = program in PLAIN_PROGRAMS
+        is_plain = program in PLAIN_PROGRAMS or program in PROVEN_PROGRAMS
         for at, word in enumerate(command.words):
             if word is not None and at in command.globs:
                 self._add_matches(program, word, places, is_plain=is_plain and at > 0)
@@ -357,21 +358,26 @@ class _Search(Struct):
             splits = any(arg is None and not command.is_one_word(at) for at, arg in enumerate(args, 1))
             if splits or any(arg is not None and pattern.fullmatch(arg) for arg in args):
                 self.doubt(f"{program} may obey a file of the project")
-        if program in WRITING_PROGRAMS:
-            for arg in args:
-                if arg is not None and not arg.startswith("-"):
-                    self.written |= set(self._inside(arg, places, with_root=True))
+        self._add_written(program, args, places)
+
+    def _add_written(self, program: str, args: list[str | None], places: list[Path]) -> None:
+        """Note the files that a program may write: what runs afterwards may be something else."""
+        for arg in args if program in WRITING_PROGRAMS else ():
+            if arg is not None and not arg.startswith("-"):
+                self.written |= set(self._inside(arg, places, with_root=True))
 
     def _add_editor(self, command: ShellCommand, program: str, args: list[str | None], places: list[Path]) -> None:
-        for arg in args:
-            self.files |= self._existing(arg, places) if arg is not None else set()
         kept = [at for at, word in enumerate(command.words) if word is None or not _IN_PLACE.fullmatch(word)]
         edits = replace(
             command,
             words=tuple(command.words[at] for at in kept),
             globs=frozenset(kept.index(at) for at in command.globs if at in kept),
         )
+        if len(kept) < len(command.words):
+            self._add_written(program, args, places)
         if prove_read_only(edits) is None:
+            for arg in args:
+                self.files |= self._existing(arg, places) if arg is not None else set()
             self.doubt(f"{program} may start programs, or run a file of the project")
 
     def _add_git(self, command: ShellCommand, args: list[str | None], places: list[Path]) -> None:
@@ -384,6 +390,8 @@ class _Search(Struct):
         elsewhere = [place for place in places if place != self.root]
         verb = words[0] if words else ""
         rest = replace(command, words=("git", *words), globs=frozenset[int]()) if words != args else command
+        if verb in GIT_RESTORES:
+            self.written.add(self.root)
         is_option = verb is not None and verb.startswith("-")
         proven = verb in {"", "--version", "--help"} or (not is_option and prove_read_only(rest) is not None)
         if verb in GIT_SHOWS or verb in GIT_CHANGES:

@@ -37,6 +37,9 @@ _SYSTEM_DIRECTORIES = frozenset(SYSTEM_PATH.split(os.pathsep))
 _MAX_STEPS = 1_000
 """Names in a path and in the links that it contains."""
 
+_MAX_ENTRIES = 50_000
+"""Entries of changeable directories that are searched for another name of a program."""
+
 _changeable: dict[str, None] = {}
 """The changeable directories of this process, by real path."""
 
@@ -151,16 +154,65 @@ def _changed_at(directory: str) -> int:
 
 def _is_safe(entry: str, directories: tuple[str, ...]) -> bool:
     """Return True for a directory of programs that a command cannot change, and none of whose links leads to a file
-    that it can change, such as `~/.local/bin/tool` to a build of the project.
+    that it can change, such as `~/.local/bin/tool` to a build of the project. A program with another name there, by a
+    hard link, counts as such a link.
     """
     if is_changeable(entry, directories):
         return False
     try:
         with os.scandir(entry) as listed:
-            links = [one.path for one in listed if one.is_symlink()]
+            found = list(listed)
+        links = [one.path for one in found if one.is_symlink()]
+        states = [one.stat(follow_symlinks=False) for one in found if one.is_file(follow_symlinks=False)]
     except OSError:
         return True
-    return not any(leads_through(link, directories) for link in links)
+    return not any(leads_through(link, directories) for link in links) and not _has_name_in(states, directories)
+
+
+def _has_name_in(states: Iterable[os.stat_result], directories: tuple[str, ...]) -> bool:
+    """Return True when one of these files of a directory may have another name, by a hard link, in the others.
+
+    Most installed programs have one name, or several in their directory. Only for others the directories are searched;
+    True where that would take too long.
+    """
+    names: dict[tuple[int, int], int] = {}
+    links: dict[tuple[int, int], int] = {}
+    for state in states:
+        key = state.st_dev, state.st_ino
+        names[key], links[key] = names.get(key, 0) + 1, state.st_nlink
+    wanted = {key for key, count in names.items() if links[key] > count}
+    return bool(wanted) and _contains_file(frozenset(wanted), directories)
+
+
+def _contains_file(wanted: frozenset[tuple[int, int]], directories: tuple[str, ...]) -> bool:
+    numbers = {number for _, number in wanted}
+    left, waiting = _MAX_ENTRIES, list(directories)
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as listed:
+                for entry in listed:
+                    left -= 1
+                    if left < 0:
+                        return True
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    elif entry.inode() in numbers:
+                        state = entry.stat(follow_symlinks=False)
+                        if (state.st_dev, state.st_ino) in wanted:
+                            return True
+        except OSError:
+            continue
+    return False
+
+
+def _is_own_file(path: str, directories: tuple[str, ...]) -> bool:
+    """Return True for a program that no command can change by this or another name."""
+    if is_changeable(path, directories):
+        return False
+    try:
+        return not _has_name_in([os.stat(path)], directories)
+    except OSError:
+        return True
 
 
 def find_program(name: str, path: str | None = None, directories: tuple[str, ...] | None = None) -> str:
@@ -181,7 +233,7 @@ def _find_program(name: str, path: str, directories: tuple[str, ...]) -> str:
             continue
         found = shutil.which(name, path=entry)
         # A link from the person's own directory may lead to a file of the project.
-        if found is not None and (entry in _SYSTEM_DIRECTORIES or not is_changeable(found, directories)):
+        if found is not None and (entry in _SYSTEM_DIRECTORIES or _is_own_file(found, directories)):
             return found
     return ""
 

@@ -118,6 +118,9 @@ PROVEN_PROGRAMS = word_set("awk gawk mawk nawk sed gsed")
 GIT_CHANGES = word_set("add rm mv reset restore tag notes update-index ls-remote fetch remote stash")
 """Commands of git that run no hook and no alias. What its settings run has entries of trust of its own."""
 
+GIT_RESTORES = word_set("mv reset restore stash")
+"""Those that put other contents into the work tree."""
+
 GIT_SHOWS = word_set("status diff log show rev-parse ls-files blame describe branch shortlog cat-file rev-list")
 """Commands of git that print, also with words that the shell finds."""
 
@@ -132,7 +135,7 @@ GH_VERBS = word_set("list view status diff checks comment edit review close reop
 
 HARMLESS_PYTHON_MODULES = frozenset({"json.tool", "base64", "calendar"})
 
-WRITING_PROGRAMS = word_set("cp mv ln tee curl wget")
+WRITING_PROGRAMS = word_set("cp mv ln tee curl wget sort uniq yq xxd sed gsed")
 """Plain programs that write files which they are given."""
 
 SETTING_BUILTINS = word_set("read mapfile readarray printf getopts export declare typeset local readonly for select")

@@ -46,4 +46,8 @@ def detached(repo: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Gen
         found = stack.enter_context(nobody_left())
         monkeypatch.setenv(*next(iter(found.env.items())))
         home = own_home / ".teamwright"
-        yield lambda lead, **parts: stack.enter_context(house(repo, home, DETACHED, found, lead, **parts))
+
+        def open_house(lead: list[Part], **parts: list[Part]) -> House:
+            return stack.enter_context(house(repo, home, DETACHED, found, lead, **parts))
+
+        yield open_house

@@ -125,14 +125,17 @@ def test_a_background_command_of_a_killed_member_process_ends_and_its_resume_is_
 
 @pytest.mark.slow_after(1)
 def test_a_review_by_a_member_process_counts_once_and_an_undo_leaves_the_task_completed(detached, repo):
-    ann = [READY, write("ann.txt"), update(status="completed"), "Done."]
+    ann = [READY, write("ann.txt"), agent("JOB kid"), update(status="completed"), "Done."]
     rev = [READY, update(review="approve", comment="fine"), "Reviewed."]
-    lead = [agent("JOB rev", name="rev"), agent("JOB ann", name="ann"), given("ann", metadata={"review": "member"})]
-    session = detached([*lead, "Wait.", *["Seen."] * 6], ann=ann, rev=rev)
+    lead = [agent("JOB rev", name="rev"), "Wait for its report."]
+    lead += [agent("JOB ann", name="ann"), given("ann", metadata={"review": "member"})]
+    session = detached([*lead, "Wait.", *["Seen."] * 6], ann=ann, rev=rev, kid=[write("kid.txt"), "made"])
     session.start("go")
     code, _, err = session.end()
     assert code == 0, err
-    assert "Review the finished work of ann" in words_of(session.play.asked("rev")[-1])
+    shown = words_of(session.play.asked("rev")[-1])
+    assert "Review the finished work of ann" in shown
+    assert "ann.txt" in shown and "kid.txt" in shown, "the work of its sub-agents is reviewed too"
     done = [one["task"] for one in session.of("task_changed") if one["task"]["status"] == "completed"]
     assert done and done[-1]["id"] == "1"
     undo(session.program, "--member", "ann")

@@ -21,6 +21,7 @@ from tests.pairs.parts import (
     write,
 )
 from tests.support.leftovers import await_end
+from tests.support.programs import needs
 from tests.support.repositories import git
 from tests.support.waits import WAIT_S
 from tests.ui.edit_history.test_diff_and_undo import diff, undo
@@ -241,3 +242,47 @@ def test_a_deny_rule_holds_for_the_input_that_a_hook_made_of_an_allowed_call(ope
     assert program.run("-p", "go").returncode == 0
     assert not (repo / "secret.txt").exists() and not (repo / "a.txt").exists()
     assert "The rule Write(secret.txt) forbids this" in play.results()[0]
+
+
+@needs("bwrap")
+def test_what_the_sandbox_refused_is_no_edit_and_what_it_allowed_is_taken_back(opened, repo, monkeypatch):
+    monkeypatch.setenv("TEAMWRIGHT_SANDBOX", "required")
+    before = (repo / ".git/config").read_text()
+    program, play = opened([bash("echo x > made.txt; echo evil >> .git/config; echo y >> main.py"), "Done."])
+    assert program.run("-p", "go", BYPASS).returncode == 0
+    assert "refused to write .git/config" in play.results()[0]
+    assert {one["path"]: one["did"] for one in undo(program)["files"]} == {"made.txt": "removed", "main.py": "restored"}
+    assert (repo / ".git/config").read_text() == before
+
+
+@needs("bwrap")
+def test_a_resume_confines_commands_as_before(opened, repo, monkeypatch):
+    monkeypatch.setenv("TEAMWRIGHT_SANDBOX", "required")
+    forbidden = bash("echo evil >> .git/config")
+    program, play = opened([forbidden, "One.", forbidden, "Two."])
+    for args in (["-p", "one"], ["-c", "-p", "two"]):
+        assert program.run(*args, BYPASS).returncode == 0
+    assert all("refused to write .git/config" in text for text in play.results()) and len(play.results()) == 2
+
+
+def test_a_person_takes_back_edits_of_a_file_that_rules_deny_to_agents(opened, repo):
+    program, _ = opened([write("a.txt"), "Done."])
+    assert program.run("-p", "go", BYPASS).returncode == 0
+    program.settings(permissions={"deny": ["Write(a.txt)", "Edit(a.txt)"]})
+    assert [one["did"] for one in undo(program)["files"]] == ["removed"]
+    assert not (repo / "a.txt").exists()
+
+
+def test_a_hook_that_refuses_a_completion_comes_before_the_review(opened, repo, tmp_path):
+    refused = tmp_path / "refused"
+    command = f"[ -e {refused} ] || {{ touch {refused}; echo 'Test it first.' >&2; exit 2; }}"
+    done = update(status="completed")
+    lead = [agent("JOB ann", name="ann"), given("ann", metadata={"review": "lead"}), "Wait."]
+    lead += [update(review="approve"), *["Seen."] * 3]
+    program, play = opened(lead, ann=[READY, write("ann.txt"), done, done, "Done."])
+    program.settings(hooks=hook("TaskCompleted", "", type="command", command=command))
+    assert program.run("-p", "go", BYPASS).returncode == 0
+    first, second = play.results("ann")[1:]
+    assert "Test it first." in first and "review" in second
+    states = [one["task"]["review"] for one in events(program) if one["type"] == "task_changed"]
+    assert sorted(set(states), key=states.index) == ["working", "waiting", "approved"]

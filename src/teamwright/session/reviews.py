@@ -19,6 +19,7 @@ from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.jsonl import read_lines
+from teamwright.teams.incarnation import process_directory
 from teamwright.teams.teammate_state_machine import ENDED_STATES
 from teamwright.tools.files.edit_journal_writer import JOURNAL, load_content
 
@@ -100,8 +101,12 @@ class SessionReviews:
         """Return the author with its sub-agents, directly or below others."""
         from teamwright.teams.subagents.run_journal import RunJournal
 
-        owners = {run.id: run.owner for run in RunJournal(self._context.directory).runs.values()}
-        found = {author.partition("@")[0]}
+        name, directories = author.partition("@")[0], [self._context.directory]
+        team = self._agent_factory.team
+        if team is not None and (teammate := team.find(name)) is not None:  # a member process has its own journal
+            directories.append(process_directory(teammate.transcript_path))
+        owners = {run.id: run.owner for directory in directories for run in RunJournal(directory).runs.values()}
+        found = {name}
         while more := {id for id, owner in owners.items() if owner in found} - found:
             found |= more
         return frozenset(found)

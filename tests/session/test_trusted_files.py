@@ -190,6 +190,8 @@ def test_no_confined_command_changes_a_script_that_a_persons_own_hook_runs_outsi
     assert [bool(hook.confined_because) for hook in filled.settings().hooks] == [False, False, True]
     filled.user({"hooks": {"Stop": [{"hooks": [{**hooks[2], "sandbox": False}]}]}})
     assert [hook.confined_because for hook in filled.settings().hooks] == [""]
+    filled.user({"mcpServers": {"own": {"command": "sh", "args": ["tools/b.sh"]}}})
+    assert str(filled.root / "tools/b.sh") in programs_outside(filled.settings(), filled.root)
 
 
 @pytest.mark.finding("3P5")
@@ -458,7 +460,9 @@ async def test_a_hook_in_doubt_says_once_that_no_sandbox_works(filled):
     filled.trust()
     notices: list[str] = []
     root = filled.root
-    place = HookEnvironment(root, {"PATH": os.environ["PATH"]}, digest=lambda hook: hook_digest(root, hook))
+    place = HookEnvironment(
+        root, {"PATH": os.environ["PATH"]}, digest=lambda hook: hook_digest(root, hook, hook_files(root, hook))
+    )
     runner = HookRunner(HookIndex(filled.settings().hooks), place, lambda text, _level: notices.append(text))
     for _ in range(2):
         await runner.fire("Stop", {})

@@ -26,16 +26,19 @@ def files_run_by(settings: Settings, root: Path) -> RunFiles:
 
 
 def programs_outside(settings: Settings, root: Path) -> tuple[str, ...]:
-    """Return the programs and directories of a project that a person's own hooks and status line run outside of the
-    sandbox: no confined command may change them. A repository's hook is compared before it runs instead.
+    """Return the programs and directories of a project that a person's own hooks, status line and MCP servers run
+    outside of the sandbox: no confined command may change them. A repository's hook is compared before it runs instead.
+
+    The packages that a server imports are not among them: who develops a server runs it with an agent.
     """
     command = settings.status_line.get("command")
     found = [hook_files(root, hook) for hook in settings.hooks if _runs_outside(hook)]
     is_own = not is_of_repository(root, settings.origins.get("statusLine", ""))
     found += [line_files(root, command)] if isinstance(command, str) and is_own else []
-    files = (path for one in found for path in one.programs.files)
-    others = (path for one in found for path in (*one.trees, *one.links))
-    return tuple(sorted({*map(str, files), *map(str, others)}))
+    paths = {path for one in found for path in (*one.programs.files, *one.trees, *one.links)}
+    servers = [server_files(root, one.entry) for one in settings.mcp.servers if not one.foreign]
+    paths |= {path for one in servers for path in (*one.programs.files, *one.links)}
+    return tuple(sorted(map(str, paths)))
 
 
 def _runs_outside(hook: HookSpec) -> bool:

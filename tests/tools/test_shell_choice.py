@@ -134,6 +134,15 @@ async def test_the_environment_of_a_user_does_not_change_how_a_line_is_read(user
         assert "SECRET" not in await user.output(f"{first}; grep -h SEC c.txt -e {own_home}/key")
 
 
+@pytest.mark.finding("3H9")
+async def test_variables_of_settings_give_git_no_configuration_and_no_other_repository(user):
+    place = user.ctx.workplace
+    given = {"GIT_CONFIG_PARAMETERS": "'core.fsmonitor=./x'", "GIT_DIR": "x", "PORT": "1"}
+    place.env = {**place.env, **given}
+    env = user.tool.environment(place)
+    assert env["PORT"] == "1" and not given.keys() & env.keys() - {"PORT"}
+
+
 @pytest.mark.finding("3H8")
 @pytest.mark.parametrize("line", ["cd conf && cat x", "build; cd conf && cat x", "cat ~/x"])
 async def test_variables_of_settings_lead_a_line_to_no_other_files_than_its_verdict_knows(

@@ -184,6 +184,16 @@ def test_keys_of_the_other_product_without_effect_here_are_one_line_and_slips_ar
     ]
 
 
+@pytest.mark.finding("3H9")
+@pytest.mark.parametrize("name", ["GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_DIR", "GIT_WORK_TREE"])
+def test_a_trusted_repository_gives_git_no_configuration_and_no_other_repository_by_variables(repository, name):
+    repository.write(".teamwright/settings.json", {"env": {name: "'core.fsmonitor=./x'", "PORT": "1"}})
+    repository.trust()
+    settings = repository.settings()
+    assert dict(settings.env) == {"PORT": "1"}
+    assert any(f"the variable {name} is taken from your own settings only" in one for one in settings.warnings)
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [

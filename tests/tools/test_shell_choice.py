@@ -1,5 +1,6 @@
 """A line that rules or modes allow is read by the shell that runs it as it was read for the verdict."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,32 @@ async def test_the_environment_of_a_user_does_not_change_how_a_line_is_read(user
     for first in ("true", "build"):
         assert "SECRET" not in await user.output(f"{first}; cat conf/*")
         assert "SECRET" not in await user.output(f"{first}; grep -h SEC c.txt -e {own_home}/key")
+
+
+@pytest.mark.finding("3H9")
+async def test_variables_of_settings_give_git_no_configuration_and_no_other_repository(user):
+    place = user.ctx.workplace
+    given = {"GIT_CONFIG_PARAMETERS": "'core.fsmonitor=./x'", "GIT_DIR": "x", "PORT": "1"}
+    place.env = {**place.env, **given}
+    env = user.tool.environment(place)
+    assert env["PORT"] == "1" and not given.keys() & env.keys() - {"PORT"}
+
+
+@pytest.mark.finding("3H8")
+@pytest.mark.parametrize("line", ["cd conf && cat x", "build; cd conf && cat x", "cat ~/x"])
+async def test_variables_of_settings_lead_a_line_to_no_other_files_than_its_verdict_knows(
+    user, own_home, monkeypatch, line
+):
+    work, other = user.ctx.workplace.cwd, own_home / "other"
+    (other / "conf").mkdir(parents=True)
+    (other / "conf/x").write_text("SECRET")
+    (other / "x").write_text("SECRET")
+    (work / "conf/x").write_text("PLAIN")
+    monkeypatch.setenv("HOME", str(work / "conf"))
+    settings = {"CDPATH": str(other), "GLOBIGNORE": "*", "LC_ALL": "zh_CN.GBK"}
+    monkeypatch.setattr(user.tool, "_env", {**os.environ, **settings, **({"HOME": str(other)} if "~" in line else {})})
+    output = await user.output(line)
+    assert "PLAIN" in output and "SECRET" not in output
 
 
 @pytest.mark.parametrize(

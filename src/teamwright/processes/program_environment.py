@@ -446,11 +446,13 @@ def without_git_variables(env: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in env.items()
-        if name not in _GIT_PLACES
-        and not (
-            name.startswith("GIT_") and (_GIT_NUMBERED.fullmatch(name) or (by_git and _GIT_PERSONS.fullmatch(name)))
-        )
+        if not (moves_git(name) or (by_git and name.startswith("GIT_") and _GIT_PERSONS.fullmatch(name)))
     }
+
+
+def moves_git(name: str) -> bool:
+    """Return True for a variable that leads git to another repository, or gives it a configuration."""
+    return name in _GIT_PLACES or (name.startswith("GIT_") and _GIT_NUMBERED.fullmatch(name) is not None)
 
 
 def form_of(name: str) -> VariableForm | None:

@@ -26,6 +26,7 @@ from teamwright.config.settings.setting_keys import (
     TOPS,
     SettingKey,
 )
+from teamwright.processes.program_environment import moves_git
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import is_typo, nearest
 from teamwright.protocol.secret_texts import is_secret_name
@@ -262,4 +263,4 @@ def is_other_product_variable(name: str) -> bool:
 
 def is_user_only_variable(name: str) -> bool:
     """Return True when only a person's own settings may set a variable of this name."""
-    return is_secret_name(name) or _ENDPOINT.search(name) is not None
+    return is_secret_name(name) or _ENDPOINT.search(name) is not None or moves_git(name)

@@ -24,7 +24,7 @@ from teamwright.permissions.verdict import Access
 from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import ProcessPurpose
-from teamwright.processes.program_environment import absolute_entries
+from teamwright.processes.program_environment import absolute_entries, without_git_variables
 from teamwright.sandbox.policy import PolicyName
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
 from teamwright.storage.paths import make_private
@@ -237,7 +237,8 @@ class Bash(Tool[BashInput]):
             seen["PATH"] = self._startup.command_path(seen["PATH"])
         if not by_person and "PATH" in seen:
             seen["PATH"] = absolute_entries(seen["PATH"])
-        return {**seen, **workplace.env, **COMMAND_ENVIRONMENT, "PWD": str(workplace.cwd)}
+        given = workplace.env if by_person else without_git_variables(workplace.env)
+        return {**seen, **given, **COMMAND_ENVIRONMENT, "PWD": str(workplace.cwd)}
 
     def _line(self, call: BashInput, ctx: ToolContext, ended_in: Path | None = None) -> ShellLine:
         workplace, by_person = ctx.workplace, call.is_typed_by_person

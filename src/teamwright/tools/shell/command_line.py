@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.tool import Workplace
+from teamwright.permissions.shell.character_encoding import is_locale, is_plain_locale
 from teamwright.processes.program_environment import find_program, safe_path
 from teamwright.storage.read_bounded import read_plain
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT
@@ -32,8 +33,8 @@ _LOOKUP_COMMAND = re.compile(r"(type|which|whence|alias|command -[vV])( [\w./+:@
 _SHELL_VARIABLES = re.compile(r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|BASH_FUNC_.*", re.DOTALL)
 """Variables that change a plain shell."""
 
-_OPTION_VARIABLES = frozenset({"POSIXLY_CORRECT", "RIPGREP_CONFIG_PATH", "TAR_OPTIONS"})
-"""Variables with which programs read other files than their words say."""
+_OPTION_VARIABLES = frozenset({"POSIXLY_CORRECT", "RIPGREP_CONFIG_PATH", "TAR_OPTIONS", "CDPATH", "GLOBIGNORE"})
+"""Variables with which programs, or the shell itself, read other files than their words say."""
 
 _BASH_READING = (
     "\\builtin shopt -u cdable_vars cdspell dotglob lastpipe nocaseglob nullglob 2>/dev/null\n"
@@ -102,12 +103,12 @@ def shell_line(
     runs what is not proven to only read. `hides_values`: an unproven line gets no variable that may have a secret.
     """
     if not by_person:
-        env = {name: value for name, value in env.items() if name not in _OPTION_VARIABLES}
+        env = _as_judged(env)
     text = expand_command(command, startup, cwd) or command
     own_paths = ""
     if not by_person:
         if is_proven(text, cwd):
-            env = _proven_environment(text, cwd, env, directories)
+            env = _proven_environment(text, cwd, {**env, **_home_of_verdict(env)}, directories)
         else:
             env = _readable_variables(env) if hides_values else env
             own_paths = _own_paths(text, cwd, env)
@@ -129,6 +130,21 @@ def shell_line(
         begins += _BASH_READING if shell.kind == "bash" else ""
         begins += f"\\builtin unset -f -- {shlex.join(choice.without)} 2>/dev/null\n" if choice.without else ""
     return ShellLine(bare_argv(shell), begins + own_paths, text, env, wrapped=True, builtin="\\builtin ")
+
+
+def _as_judged(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment in which a shell reads the line as its verdict did, which knows this process's variables.
+
+    Settings may add others, also those of a trusted repository. An encoding decides where a word ends.
+    """
+    found = {name: value for name, value in env.items() if name not in _OPTION_VARIABLES}
+    odd = [name for name, value in found.items() if is_locale(name) and not is_plain_locale(value)]
+    return {name: value for name, value in found.items() if name not in odd or value == os.environ.get(name)}
+
+
+def _home_of_verdict(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the home directory of `~` in a verdict, if the line has one."""
+    return {"HOME": os.environ["HOME"]} if "HOME" in env and "HOME" in os.environ else {}
 
 
 def _own_paths(command: str, cwd: Path, env: Mapping[str, str]) -> str:

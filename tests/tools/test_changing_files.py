@@ -407,3 +407,25 @@ def apply(before: str, diff: str) -> str:
             made.append(text)
     rest = "\n".join(old[at:])
     return "".join(made) + rest
+
+
+@pytest.mark.finding("3F9")
+@pytest.mark.parametrize("indent", ["\t", 1, 4, None, "compact"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("letters", ["é", "\\u00e9"])
+async def test_a_notebook_keeps_each_byte_outside_of_the_cell(ctx, book, indent, line_end, letters):
+    document = {**NOTEBOOK, "metadata": {"title": "LETTERS", "odd": 1.50e3}}
+    shape = {"separators": (",", ":")} if indent == "compact" else {"indent": indent}
+    text = json.dumps(document, **shape).replace("LETTERS", letters).replace("1500.0", "1.50e3")
+    former = b"\xef\xbb\xbf" + text.replace("\n", line_end).encode()
+    book.write_bytes(former)
+    await read(ctx, "b.ipynb")
+    assert not (await cell(ctx, cell_id="intro", new_source="# Other\ntext")).is_error
+    assert book.read_bytes().replace(b"# Other", b"# Title") == former
+    assert not (await cell(ctx, cell_id="one", edit_mode="delete")).is_error
+    assert not (await cell(ctx, cell_id="intro", edit_mode="insert", new_source="é = 1")).is_error
+    now = book.read_bytes()
+    assert now.startswith(b"\xef\xbb\xbf{")
+    assert now[-40:] == former[-40:]
+    assert json.loads(now.decode("utf-8-sig"))["cells"][1]["source"] == ["é = 1"]
+    assert ("é = 1".encode() in now) == (letters == "é")

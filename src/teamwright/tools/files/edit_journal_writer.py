@@ -58,7 +58,7 @@ LINK_MODE = "120000"
 
 
 def link_content(target: bytes) -> bytes:
-    """Return the content that stands for a symbolic link in the history."""
+    """Return the content of a symbolic link, as the history has it."""
     return b"\0link\0" + target
 
 

@@ -180,7 +180,7 @@ _UNREADABLE = b"\0unreadable"
 
 
 def _content(path: Path) -> bytes | None:
-    """Return the content, of a link what stands for it; None without a file, and `_UNREADABLE` for a file behind a
+    """Return the content, of a link as the history has it; None without a file, and `_UNREADABLE` for a file behind a
     link, a large file and another type.
     """
     if os.path.realpath(path.parent) != str(path.parent):

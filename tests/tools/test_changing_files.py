@@ -429,3 +429,24 @@ async def test_a_notebook_keeps_each_byte_outside_of_the_cell(ctx, book, indent,
     assert now[-40:] == former[-40:]
     assert json.loads(now.decode("utf-8-sig"))["cells"][1]["source"] == ["é = 1"]
     assert ("é = 1".encode() in now) == (letters == "é")
+
+
+@pytest.mark.finding("3F11")
+@pytest.mark.parametrize(
+    ("there", "given", "named"),
+    [
+        ("a\u00a0= 1", "a = 1", "U+0020 (SPACE); the file has U+00A0 (NO-BREAK SPACE)"),
+        ("say \u201chi\u201d", 'say "hi"', "U+0022 (QUOTATION MARK); the file has U+201C"),
+        (
+            "the cafe\u0301 is open",
+            "the caf\u00e9 is open",
+            "U+00E9 (LATIN SMALL LETTER E WITH ACUTE); the file has U+0065",
+        ),
+        ("a \u2013 b", "a - b", "U+002D (HYPHEN-MINUS); the file has U+2013 (EN DASH)"),
+    ],
+)
+async def test_an_edit_names_the_character_that_only_looks_alike(ctx, work, there, given, named):
+    (work / "f").write_text(f"one\n{there}\n")
+    await read(ctx, "f")
+    assert f"Line 1 of old_string has {named}" in (await edit(ctx, "f", given, "x")).content
+    assert "looks alike" not in (await edit(ctx, "f", "nothing like it", "x")).content

@@ -251,3 +251,11 @@ def test_a_broken_pattern_harms_no_other_rule_and_a_loop_of_links_ends(place):
     assert any(one.verdict == "needs trust" for one in nested.result.skipped)
     assert texts(place) == []
     assert texts(place, trusted=True) == ["outside"]
+
+
+@pytest.mark.finding("3F11")
+def test_imports_in_comments_are_not_followed(place):
+    for name in ("one", "two", "three", "four"):
+        write(place / f"project/{name}.md", f"text of {name}")
+    write(place / "project/AGENTS.md", "<!-- @one.md\n@two.md --> @three.md\n`<!--` @four.md\n")
+    assert texts(place)[1:] == ["text of three", "text of four"]

@@ -407,3 +407,46 @@ def apply(before: str, diff: str) -> str:
             made.append(text)
     rest = "\n".join(old[at:])
     return "".join(made) + rest
+
+
+@pytest.mark.finding("3F9")
+@pytest.mark.parametrize("indent", ["\t", 1, 4, None, "compact"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("letters", ["é", "\\u00e9"])
+async def test_a_notebook_keeps_each_byte_outside_of_the_cell(ctx, book, indent, line_end, letters):
+    document = {**NOTEBOOK, "metadata": {"title": "LETTERS", "odd": 1.50e3}}
+    shape = {"separators": (",", ":")} if indent == "compact" else {"indent": indent}
+    text = json.dumps(document, **shape).replace("LETTERS", letters).replace("1500.0", "1.50e3")
+    former = b"\xef\xbb\xbf" + text.replace("\n", line_end).encode()
+    book.write_bytes(former)
+    await read(ctx, "b.ipynb")
+    assert not (await cell(ctx, cell_id="intro", new_source="# Other\ntext")).is_error
+    assert book.read_bytes().replace(b"# Other", b"# Title") == former
+    assert not (await cell(ctx, cell_id="one", edit_mode="delete")).is_error
+    assert not (await cell(ctx, cell_id="intro", edit_mode="insert", new_source="é = 1")).is_error
+    now = book.read_bytes()
+    assert now.startswith(b"\xef\xbb\xbf{")
+    assert now[-40:] == former[-40:]
+    assert json.loads(now.decode("utf-8-sig"))["cells"][1]["source"] == ["é = 1"]
+    assert ("é = 1".encode() in now) == (letters == "é")
+
+
+@pytest.mark.finding("3F11")
+@pytest.mark.parametrize(
+    ("there", "given", "named"),
+    [
+        ("a\u00a0= 1", "a = 1", "U+0020 (SPACE); the file has U+00A0 (NO-BREAK SPACE)"),
+        ("say \u201chi\u201d", 'say "hi"', "U+0022 (QUOTATION MARK); the file has U+201C"),
+        (
+            "the cafe\u0301 is open",
+            "the caf\u00e9 is open",
+            "U+00E9 (LATIN SMALL LETTER E WITH ACUTE); the file has U+0065",
+        ),
+        ("a \u2013 b", "a - b", "U+002D (HYPHEN-MINUS); the file has U+2013 (EN DASH)"),
+    ],
+)
+async def test_an_edit_names_the_character_that_only_looks_alike(ctx, work, there, given, named):
+    (work / "f").write_text(f"one\n{there}\n")
+    await read(ctx, "f")
+    assert f"Line 1 of old_string has {named}" in (await edit(ctx, "f", given, "x")).content
+    assert "looks alike" not in (await edit(ctx, "f", "nothing like it", "x")).content

@@ -282,13 +282,25 @@ def certificate(tmp_path):
 
 @needs("openssl")
 @pytest.mark.slow
-async def test_a_certificate_is_checked_against_the_name_not_the_address(site, ctx, certificate, monkeypatch):
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "SSL_CERT_FILE",
+        *(
+            pytest.param(one, marks=pytest.mark.finding("3F11"))
+            for one in ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE")
+        ),
+    ],
+)
+async def test_a_certificate_is_checked_against_the_name_not_the_address(site, ctx, certificate, monkeypatch, variable):
     cert, key = certificate
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     server = await asyncio.start_server(site.serve, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
-    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv(variable, str(cert))
+    monkeypatch.setenv("CURL_CA_BUNDLE", "/nowhere/at/all")  # a file that is gone is no error
 
     async def local(host: str, port: int, *, allow_private: bool) -> str:
         return "127.0.0.1"

@@ -343,16 +343,27 @@ def _read_text(path: Path) -> str | None:
     return None if b"\0" in content or not content.strip() else content.decode("utf-8-sig", "replace")
 
 
+_COMMENT_OR_CODE = re.compile(
+    r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?^ {0,3}\1|`[^`\n]*`|<!--.*?(?:-->|\Z)", re.DOTALL | re.MULTILINE
+)
+"""A fenced block, code in a line, or a comment, whichever begins first."""
+
+
 def _imports(text: str) -> Iterator[tuple[str, int]]:
-    """Return the `@path` words outside code, each with its line."""
+    """Return the `@path` words outside code and comments, each with its line."""
     for number, line in _without_code(text):
         for found in _IMPORT.finditer(_INLINE_CODE.sub("", line)):
             yield found[1], number
 
 
+def _without_comment(found: re.Match[str]) -> str:
+    """Return code as it is, and of a comment its line ends."""
+    return "\n" * found[0].count("\n") if found[0].startswith("<!--") else found[0]
+
+
 def _without_code(text: str) -> Iterator[tuple[int, str]]:
     fence = ""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(_COMMENT_OR_CODE.sub(_without_comment, text).splitlines(), 1):
         mark = _FENCE.match(line)
         if fence:
             if mark is not None and mark[1].startswith(fence) and not line.strip().strip(fence[0]):

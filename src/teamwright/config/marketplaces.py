@@ -68,7 +68,7 @@ class Marketplace(Struct, frozen=True):
             raise UsageError(
                 "usage",
                 f"the marketplace {self.name} has no plugin {name[:60]!r}",
-                looked_at=[("file", str(self.path / LIST)), ("plugins", ", ".join(names[:20]))],
+                looked_at=[("file", str(self.path / LIST)), ("plugins", ", ".join(names))],
                 do=did_you_mean(name, names),
                 note="nothing was added",
             )

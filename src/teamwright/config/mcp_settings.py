@@ -20,7 +20,7 @@ from teamwright.config.settings.setting_parts import SettingPart, SettingParts
 from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin
 from teamwright.config.trust_entries import entry_of, server_entry
 from teamwright.config.trust_store import TrustState
-from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_servers
+from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_entry, parse_servers
 from teamwright.protocol.errors import UsageError
 from teamwright.storage.read_bounded import read_plain
 
@@ -163,8 +163,10 @@ def configured_servers(
     warnings: list[str] = []
     for text in flag_values:
         entries, source = _flag_entries(text, cwd)
-        configs, problems = parse_servers(entries, ConfigSource(source, cwd, variables))
-        if problems and len(configs) < len(entries):
+        reading = ConfigSource(source, cwd, variables)
+        configs, problems = parse_servers(entries, reading)
+        # An entry whose variable is not set is left out with a line, as in a file; an invalid one ends the start.
+        if len(configs) < len(entries) and any(parse_entry(*one, reading).is_broken for one in entries.items()):
             raise _bad(text, problems[0].partition(": ")[2])
         warnings += problems
         found |= {config.name: config for config in configs}

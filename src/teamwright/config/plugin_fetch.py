@@ -65,6 +65,10 @@ def fetch_again(plugin: InstalledPlugin, scratch: Path) -> FetchedPlugin:
     return found
 
 
+_DESCRIBED = 8
+"""The most plugins that are listed with their descriptions; the others have their names only."""
+
+
 def _only_name(market: Marketplace, text: str) -> list[str]:
     """Return the name of the one plugin of a marketplace, or of the plugin in its own directory."""
     own = [one.name for one in market.entries if one.local is not None and one.local.path == market.path]
@@ -73,11 +77,15 @@ def _only_name(market: Marketplace, text: str) -> list[str]:
     if len(own) == 1 and (market.path / MANIFEST).is_file():
         return own
     usable = [one for one in market.entries if not one.problem]
-    lines = [f"{one.name}: {' '.join(one.description.split())[:80]}" for one in usable[:40]]
+    lines = [("plugin", f"{one.name}: {' '.join(one.description.split())[:80]}") for one in usable[:_DESCRIBED]]
+    if others := ", ".join(one.name for one in usable[_DESCRIBED:]):
+        lines.append((f"{len(usable) - _DESCRIBED} more", others))
+    if unusable := "; ".join(f"{one.name}: {one.problem}" for one in market.entries if one.problem):
+        lines.append(("not usable", unusable))
     raise UsageError(
         "usage",
         f"the marketplace {market.name} has {len(market.entries)} plugins: name the ones to add",
-        looked_at=[("plugin", line) for line in lines],
+        looked_at=lines,
         do=[f"teamwright plugin add {text} {usable[0].name}"] if usable else [],
         note="nothing was added",
     )

@@ -44,6 +44,8 @@ class ChangeEntry(Struct, frozen=True):
     """A change of one file. `before` and `after` are hashes of contents; None: the file did not exist.
 
     `made` is the topmost directory that was created for a new file. `undo` is the id of the undo that made the change.
+    `modes` are the modes before and after, as git writes them; empty when both are those of a plain file. `by_shell`: a
+    shell command made it.
     """
 
     at: str
@@ -55,6 +57,8 @@ class ChangeEntry(Struct, frozen=True):
     prompt: int
     made: str = ""
     undo: str = ""
+    modes: tuple[str, str] = ("", "")
+    by_shell: bool = False
 
     def is_by(self, members: Sequence[str]) -> bool:
         """Return True when one of these agents made the change; without names always."""
@@ -180,6 +184,8 @@ def _changed(edits: EditJournal, fields: Mapping[str, Any]) -> None:
         edits.prompts[-1].number,
         str(fields.get("made", "")),
         str(fields.get("undo", "")),
+        (str(fields["modes"][0]), str(fields["modes"][1])) if "modes" in fields else ("", ""),
+        fields.get("shell") is True,
     )
     edits.changes.setdefault(change.path, []).append(change)
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.edit_history.edit_journal_reader import ChangeEntry, EditJournal, count_by_member, display_name
-from teamwright.tools.files.edit_journal_writer import digest, load_content
+from teamwright.tools.files.edit_journal_writer import digest, link_content, load_content
 from teamwright.tools.files.file_text import count_changes, decode, is_binary, replace_surrogates, unified_diff
 from teamwright.tools.files.replace_file import MAX_BYTES, open_regular, read_all
 
@@ -31,6 +31,9 @@ class CurrentContent(Struct, frozen=True):
 
 def current_content(path: str) -> CurrentContent:
     """Return the current content of the file. Raises nothing; a file of more than 64 MB is not read."""
+    above = os.path.dirname(path)
+    if os.path.islink(path) and os.path.realpath(above) == above:
+        return CurrentContent(digest(link_content(os.readlink(os.fsencode(path)))))
     if os.path.realpath(path) != path:
         return CurrentContent(why="the way to it is a link now")
     try:

@@ -5,8 +5,10 @@ A kill leaves each file old or new, and the undo can be completed. Depends on th
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import stat
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from shlex import quote
@@ -23,14 +25,16 @@ from teamwright.edit_history.edit_journal_reader import (
     record_undo_done,
     record_undone_file,
 )
-from teamwright.edit_history.session_diff import display_path
+from teamwright.edit_history.session_diff import current_content, display_path
 from teamwright.edit_history.undo_plan import RefusedFile, UndoPlan, UndoStep, plan_undo
+from teamwright.processes.git_calls import GitCallOptions, run_git
+from teamwright.processes.repository_discovery import discover
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.timestamps import iso_time
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.tools.files.edit_journal_writer import digest, load_content
+from teamwright.tools.files.edit_journal_writer import LINK_MODE, digest, link_target, load_content
 from teamwright.tools.files.replace_file import lock_file, read_all, write_file
 
 COMMANDS_STAY = "shell commands are covered in a git repository only, without ignored files"
@@ -71,6 +75,8 @@ class UndoResult(Struct, frozen=True):
     files: tuple[UndoneFile, ...]
     completed: bool = False
     scope: Scope = ""
+    staged: tuple[str, ...] = ()
+    """The files whose change a shell command made and that git's index still has: an undo leaves the index."""
 
     @property
     def changed(self) -> tuple[UndoneFile, ...]:
@@ -138,6 +144,8 @@ async def apply_undo(history: Path, cwd: str, plan: UndoPlan, tell: Callable[[st
     why = {one.path: one.why for one in plan.refused}
     files += [UndoneFile(display_path(path, cwd), "kept", why=why.get(path, "")) for path in plan.left]
     result = UndoResult(undo.id, plan.prompt.text, plan.prompt.at, tuple(files), plan.undo is not None, plan.scope)
+    staged = await asyncio.to_thread(_find_staged, plan.steps)
+    result = replace(result, staged=tuple(display_path(path, cwd) for path in staged))
     tell(undo.id, notice_text(result))
     record_undo_done(history, undo.id)
     return result
@@ -167,6 +175,8 @@ async def _take_back(history: Path, undo: str, step: UndoStep) -> str:
     if content is None and step.after is not None:
         return "its former content is gone from the history"
     try:
+        if step.mode == LINK_MODE or path.is_symlink():
+            return _replace_link(history, undo, step, content)
         async with lock_file(path) as fd:
             return _replace(history, undo, step, content, fd)
     except FileExistsError:
@@ -179,16 +189,65 @@ def _replace(history: Path, undo: str, step: UndoStep, content: bytes | None, fd
     if (None if fd is None else digest(read_all(fd))) != step.before:
         return "it changed at this moment"
     record_undone_file(history, undo, step.path, step.before, step.after)
-    if step.before == step.after:
-        return ""
     path = Path(step.path)
     if content is not None:
-        write_file(path, content, fd)
+        if step.before != step.after:
+            write_file(path, content, fd)
+        _set_mode(path, step.mode)
         return ""
-    path.unlink()
+    path.unlink(missing_ok=True)
     if step.made:
         _remove_empty(path.parent, Path(step.made))
     return ""
+
+
+def _replace_link(history: Path, undo: str, step: UndoStep, content: bytes | None) -> str:
+    """Restore a link, or what a link has replaced."""
+    path = Path(step.path)
+    if current_content(step.path).digest != step.before:
+        return "it changed at this moment"
+    record_undone_file(history, undo, step.path, step.before, step.after)
+    if step.mode == LINK_MODE and content is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name[:100]}.{message_id()}.tmp")
+        os.symlink(os.fsdecode(link_target(content)), draft)
+        os.replace(draft, path)
+        return ""
+    path.unlink(missing_ok=True)
+    if content is not None:
+        write_file(path, content, None)
+        _set_mode(path, step.mode)
+    return ""
+
+
+def _set_mode(path: Path, mode: str) -> None:
+    """Give the file the rights to execute that this mode of git means; empty: they stay."""
+    if not mode:
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        now = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        os.fchmod(descriptor, now | (now & 0o444) >> 2 if mode == "100755" else now & ~0o111)
+    finally:
+        os.close(descriptor)
+
+
+def _find_staged(steps: Sequence[UndoStep]) -> tuple[str, ...]:
+    """Return the files of these steps that differ in git's index from the last commit: a commit would take that.
+
+    Blocks; raises nothing.
+    """
+    by_tree: dict[Path, list[str]] = {}
+    for step in steps:
+        if step.by_shell and (found := discover(Path(step.path).parent).repository) is not None:
+            by_tree.setdefault(found.tree, []).append(step.path)
+    staged: list[str] = []
+    for tree, paths in by_tree.items():
+        names = [os.path.relpath(path, tree) for path in paths]
+        args = ("diff", "--cached", "--name-only", "-z", "--", *names)
+        done = run_git(tree, *args, terms=GitCallOptions(variables={"GIT_LITERAL_PATHSPECS": "1"}, exact=True))
+        staged += [str(tree / name) for name in done.output.split("\0") if done.ok and name]
+    return tuple(staged)
 
 
 def _remove_empty(directory: Path, top: Path) -> None:

@@ -22,7 +22,7 @@ from teamwright.edit_history.edit_journal_reader import (
     display_name,
 )
 from teamwright.edit_history.session_diff import CurrentContent, current_content
-from teamwright.tools.files.edit_journal_writer import load_content
+from teamwright.tools.files.edit_journal_writer import file_mode, load_content
 
 WITHOUT_CONTENT = "what it had before is missing or damaged in the session's history"
 
@@ -30,7 +30,8 @@ WITHOUT_CONTENT = "what it had before is missing or damaged in the session's his
 class UndoStep(Struct, frozen=True):
     """One file: it has `before` now and gets `after` (None: an edit created the file, and it is removed).
 
-    `made` is the topmost directory created with it. `already`: the file needs no change.
+    `made` is the topmost directory created with it. `already`: the file needs no change. `mode` is the mode that it
+    gets, as git writes it; empty: the mode stays. `by_shell`: a shell command changed it.
     """
 
     path: str
@@ -39,6 +40,8 @@ class UndoStep(Struct, frozen=True):
     members: tuple[str, ...]
     made: str = ""
     already: bool = False
+    mode: str = ""
+    by_shell: bool = False
 
 
 class RefusedFile(Struct, frozen=True):
@@ -155,10 +158,20 @@ def _step(history: Path, path: str, own: Sequence[ChangeEntry], now: CurrentCont
     members = tuple(map(display_name, count_by_member(own)))
     if now.why:
         return RefusedFile(path, now.why)
-    if now.digest == first.before:
-        return UndoStep(path, now.digest, first.before, members, already=True)
+    mode = _former_mode(own) if first.before is not None else ""
+    by_shell = any(change.by_shell for change in own)
+    if now.digest == first.before and mode in {"", file_mode(path)}:
+        return UndoStep(path, now.digest, first.before, members, already=True, by_shell=by_shell)
     if now.digest != last.after:
         return RefusedFile(path, "it was deleted since" if now.digest is None else "it changed since")
     if first.before is not None and load_content(history, first.before) is None:
         return RefusedFile(path, WITHOUT_CONTENT)
-    return UndoStep(path, now.digest, first.before, members, made=first.made)
+    return UndoStep(path, now.digest, first.before, members, first.made, mode=mode, by_shell=by_shell)
+
+
+def _former_mode(own: Sequence[ChangeEntry]) -> str:
+    """Return the mode before the first of these changes; empty when none of them had or left an unusual one."""
+    for change in own:
+        if any(change.modes):
+            return change.modes[0] or "100644"
+    return ""

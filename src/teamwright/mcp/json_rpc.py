@@ -54,6 +54,12 @@ def plain_line(text: str, most: int = 300) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+def last_words(text: str, most: int = 300) -> str:
+    """Return the end of another program's output on one bounded line: its last line mostly has the cause."""
+    line = plain_line(text[-4 * most :], 4 * most)
+    return line if len(line) <= most else "…" + line[1 - most :]
+
+
 def plain_text(text: str, most: int) -> str:
     """Return bounded text of another program without control characters; line ends and tabs stay."""
     plain = "".join(c for c in text[: 2 * most] if c.isprintable() or c in "\n\t").strip()

@@ -45,6 +45,10 @@ LIST_CHANGES = frozenset({"notifications/tools/list_changed", "notifications/pro
 T = TypeVar("T")
 
 
+_NAMED_TOOLS = 10
+"""The most tools that cannot be offered and are named, each with its reason."""
+
+
 class McpServer:
     """One server. `state` is asleep, starting, running, failed or closed; `problem` says why it failed.
 
@@ -291,8 +295,9 @@ class McpServer:
         """Read the lists of the server's parts. Raises McpServerError when it does not list its tools."""
         tools, refused = parse_tools(self.config.key, await client.list_tools(deadline))
         if refused:
-            more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
-            self._report("tools", f"cannot offer {self.config.mask_secrets(refused[0])}{more}", "warning")
+            more = f"; and {len(refused) - _NAMED_TOOLS} more" if len(refused) > _NAMED_TOOLS else ""
+            text = self.config.mask_secrets("; ".join(refused[:_NAMED_TOOLS]))
+            self._report("tools", f"cannot offer {text}{more}", "warning")
         try:
             prompts = parse_prompts(await client.list_prompts(deadline))
         except McpRequestError as problem:

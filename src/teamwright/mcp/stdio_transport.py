@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from teamwright.mcp.json_rpc import JsonRpcPeer, McpServerError, Message, plain_line
+from teamwright.mcp.json_rpc import JsonRpcPeer, McpServerError, Message, last_words, plain_line
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.processes.process_group import DRAIN_S, Process, ProcessCommand
 from teamwright.processes.process_output import ProcessOutput
@@ -203,7 +203,7 @@ class StdioTransport:
             async with time_limit(DRAIN_S):
                 await self._process.wait_until_silent()
         code = self._process.exit_code
-        last = plain_line(self._config.mask_secrets(self._log.text())[-400:])
+        last = last_words(self._config.mask_secrets(self._log.text()))
         output = f"; its last output: {last}" if last else ""
         how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
         self._peer.fail(f"ended ({how}){output}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,20 @@ def hide_http_logs() -> None:
 
 def environment_certificates() -> ssl.SSLContext:
     """Return the certificates that the environment names now. They are read once, because all agents wait for that."""
-    return _read_certificates(*(os.environ.get(name, "") for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+    names = "SSL_CERT_FILE", "SSL_CERT_DIR", *MORE_CERTIFICATES
+    return _read_certificates(*(os.environ.get(name, "") for name in names))
+
+
+MORE_CERTIFICATES = ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Variables of other programs for certificates of a company's proxy; theirs are trusted too."""
 
 
 @cache
-def _read_certificates(_file: str, _directory: str) -> ssl.SSLContext:
+def _read_certificates(_file: str, _directory: str, *more: str) -> ssl.SSLContext:
     import httpx2
 
-    return httpx2.create_ssl_context()
+    context = httpx2.create_ssl_context()
+    for path in filter(None, more):
+        with suppress(OSError):  # as the programs of these variables do; ssl.SSLError is an OSError
+            context.load_verify_locations(**({"capath": path} if os.path.isdir(path) else {"cafile": path}))
+    return context

@@ -33,10 +33,13 @@ _TIMEOUT_S = 2.0
 
 
 class ChangedFile(Struct, frozen=True):
-    """A file that differs from the last scan. `blob` names its content then; empty: the file did not exist."""
+    """A file that differs from the last scan. `blob` names its content then, `mode` is its mode as git writes it
+    (100644, 100755, 120000 for a link); both are empty when the file did not exist.
+    """
 
     path: str
     blob: str = ""
+    mode: str = ""
 
 
 class WorktreeScan:
@@ -95,7 +98,8 @@ class WorktreeScan:
                 found.append(ChangedFile(os.fsdecode(row[2:])))
             elif row.startswith(b"1 ") and row[3:4] != b".":
                 fields = row.split(b" ", 8)
-                found.append(ChangedFile(os.fsdecode(fields[8]), "" if fields[4] == b"000000" else fields[7].decode()))
+                path, is_new = os.fsdecode(fields[8]), fields[4] == b"000000"
+                found.append(ChangedFile(path, *(() if is_new else (fields[7].decode(), fields[4].decode()))))
         return [file for file in found if not file.path.endswith("/")]
 
     def former_contents(self, files: Sequence[ChangedFile]) -> dict[str, bytes]:

@@ -262,7 +262,23 @@ def _parts(text: str) -> tuple[str, str]:
         raise _HeadError(1, "the front matter is not closed with ---" if opened else none)
     if len(parts[0]) > MAX_HEAD:
         raise _HeadError(1, f"the front matter is longer than {MAX_HEAD:,} characters", greedy=True)
+    _refuse_swallowed_field(parts[0])
     return parts[0].replace("\t", "  "), parts[1]
+
+
+def _refuse_swallowed_field(head: str) -> None:
+    """Raise _HeadError for an indented field that limits an agent: it would become a part of the text above it."""
+    above = ""
+    for number, line in enumerate(head.split("\n"), 2):
+        if line[:1].strip():
+            above = line.partition(":")[2].strip()
+        elif above and above[0] not in "|>\"'[{&*!" and (found := _LIMITING.match(line)) is not None:
+            what = f"{found[1]} is indented, so it would belong to the text above: begin the line with {found[1]}"
+            raise _HeadError(number, what, greedy=True)
+
+
+_LIMITING = re.compile(r"[ \t]+(tools|disallowed-?tools|allowed-?tools|permission-?mode|sandbox)[ \t]*:", re.IGNORECASE)
+"""An indented field without which an agent or a skill may do more."""
 
 
 def _read(head: str) -> tuple[MappingNode | None, FrontMatterProblem | None]:

@@ -6,6 +6,7 @@ The texts are not cleaned; the caller makes them safe for a terminal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import quote
 
 from msgspec import Struct, field
 
@@ -87,6 +88,9 @@ def summary_notes(unchanged: int, cut_off: str, damaged: int) -> list[str]:
 # ── undo ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+_STAGED_SHOWN = 10
+"""The most files that the command names."""
+
 TAKEN_BACK: dict[Scope, str] = {
     "all": "conversation and files",
     "files": "only files; the conversation stays",
@@ -112,7 +116,7 @@ def undone_lines(undone: UndoResult) -> list[str]:
     prompt = f' of "{undone.prompt}"' if undone.prompt else ""
     head = "completed an undo that was cut off; its edits were those" if undone.completed else "took back the edits"
     files = list(map(_undone_line, undone.files)) or ["no file was left to take back"]
-    return [f"{head}{prompt}", *(f"  {line}" for line in files), COMMANDS_STAY]
+    return [f"{head}{prompt}", *(f"  {line}" for line in files), *_staged_lines(undone), COMMANDS_STAY]
 
 
 def rewound_lines(undone: UndoResult) -> list[str]:
@@ -122,7 +126,15 @@ def rewound_lines(undone: UndoResult) -> list[str]:
     head = f'{what} back to the time before "{undone.prompt}"' if undone.prompt else f"{what} back"
     done = "completed a rewind that was interrupted: " if undone.completed else ""
     rest = [] if undone.scope == "conversation" else [COMMANDS_STAY]
-    return [f"{done}{head}", *(f"  {_undone_line(file)}" for file in undone.files), *rest]
+    return [f"{done}{head}", *(f"  {_undone_line(file)}" for file in undone.files), *_staged_lines(undone), *rest]
+
+
+def _staged_lines(undone: UndoResult) -> list[str]:
+    """Return the line about changes that git's index still has."""
+    if not undone.staged:
+        return []
+    shown = " ".join(map(quote, undone.staged[:_STAGED_SHOWN])) + (" …" if len(undone.staged) > _STAGED_SHOWN else "")
+    return [f"git's index still has the changes of {len(undone.staged)} of them: git restore --staged -- {shown}"]
 
 
 def _undone_line(file: UndoneFile) -> str:

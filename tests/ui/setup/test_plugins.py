@@ -210,3 +210,23 @@ def test_a_kill_at_any_moment_of_a_change_of_plugins_leaves_the_plugin_usable(tm
         running.communicate()
         assert added(program)["tracer"]["state"] == "used"
     assert program.run(*words).returncode == 0
+
+
+@pytest.mark.finding("3F12")
+def test_of_several_plugins_all_or_none_are_added_and_all_are_named(tmp_path, program):
+    market = tmp_path / "market"
+    entries = [{"name": f"tool{n}", "source": f"./tool{n}", "description": "Skills."} for n in range(20)]
+    for entry in entries[:19]:
+        put(market / entry["name"] / "skills/a/SKILL.md", "---\nname: a\ndescription: Does.\n---\nText.")
+    put(market / "tool19/empty.txt", "")
+    put(market / ".claude-plugin/marketplace.json", json.dumps({"name": "m", "plugins": entries}))
+    listed = program.run("plugin", "add", str(market))
+    assert listed.returncode == 2
+    assert all(entry["name"] in listed.stderr for entry in entries)
+    for wrong in ("tool19", "nothing"):
+        done = program.run("plugin", "add", str(market), "tool0", wrong, "tool1", "--yes")
+        assert done.returncode == 2
+        assert "nothing was added" in done.stderr
+        assert not added(program)
+    assert program.run("plugin", "add", str(market), "tool0", "tool1", "--yes").returncode == 0
+    assert set(added(program)) == {"tool0", "tool1"}

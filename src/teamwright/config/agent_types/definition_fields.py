@@ -268,6 +268,8 @@ class _ValueReader:
                 return parse_effort(value)
             case "sandbox":
                 return parse_bounds(value)
+            case "count" if isinstance(value, str) and value.isascii() and value.isdigit():
+                return _plain(row.kind, int(value))  # in quotes it is the same number
             case _:
                 return _plain(row.kind, value)
 
@@ -297,6 +299,12 @@ class _ValueReader:
         self.warnings.append(f"line {line}: {text}" if line else text)
 
 
+def _without_quotes(part: str) -> str:
+    """Return a name of a list without the quotes around it, which YAML keeps in one text with commas."""
+    is_quoted = len(part) > 1 and part[0] == part[-1] and part[0] in "\"'"
+    return part[1:-1].strip() if is_quoted else part
+
+
 def parse_text_list(value: Any) -> tuple[str, ...]:
     """Return a list of texts, also from one text with commas outside parentheses. Raises ValueError."""
     if isinstance(value, str):
@@ -305,7 +313,7 @@ def parse_text_list(value: Any) -> tuple[str, ...]:
         found = [part.strip() for part in cast("list[str]", value)]
     else:
         raise ValueError
-    texts = tuple(dict.fromkeys(part for part in found if part))
+    texts = tuple(dict.fromkeys(bare for part in found if (bare := _without_quotes(part))))
     if len(texts) > LIST_MOST or any(len(part) > 1_000 or not part.isprintable() for part in texts):
         raise ValueError
     return texts

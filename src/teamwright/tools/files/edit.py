@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import Path
 
 from pydantic import Field
@@ -110,11 +111,45 @@ def _not_found_error(path: Path, text: str, old: str) -> ToolResult:
     at = _nearest_line(lines, old_lines)
     if at is None:
         return ToolResult.error(problem, "Read the file again and copy the text exactly.")
+    if difference := _different_character(lines[at : at + len(old_lines)], old_lines):
+        problem += f"\n{difference}"
     there = "\n".join(f"{at + n + 1:6}\t{line}" for n, line in enumerate(lines[at : at + min(len(old_lines), 12)]))
     return ToolResult.error(
         f"{problem}\nThe nearest text is this; look at blanks, tabs and every character:\n{replace_surrogates(there)}",
         "Copy it exactly, without the line numbers.",
     )
+
+
+def _different_character(lines: list[str], old_lines: list[str]) -> str:
+    """Return a sentence about the first character that differs although it looks alike; empty when none does."""
+    for number, (there, given) in enumerate(zip(lines, old_lines, strict=False), 1):
+        if there.strip() == given.strip() or _plain_form(there) != _plain_form(given):
+            continue
+        pairs = zip(there.strip(), given.strip(), strict=False)
+        at = next((place for place, (one, other) in enumerate(pairs) if one != other), -1)
+        if at >= 0:
+            one, other = _character_name(there.strip()[at]), _character_name(given.strip()[at])
+            return f"Line {number} of old_string has {other}; the file has {one}, which looks alike."
+    return ""
+
+
+def _plain_form(line: str) -> str:
+    """Return the line with look-alike characters replaced: blanks, quotes, dashes, and composed letters."""
+    return " ".join(unicodedata.normalize("NFKC", line).translate(_LOOK_ALIKE).split())
+
+
+def _character_name(character: str) -> str:
+    return f"U+{ord(character):04X} ({unicodedata.name(character, 'a control character')})"
+
+
+_LOOK_ALIKE = str.maketrans(
+    {
+        **dict.fromkeys("\u2018\u2019\u201a\u2032", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u2033", '"'),
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"),
+    }
+)
+"""Curly quotes and long dashes, with the plain character of each."""
 
 
 def _nearest_line(lines: list[str], old_lines: list[str]) -> int | None:

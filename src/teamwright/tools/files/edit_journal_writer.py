@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +51,31 @@ def load_content(history: Path, name: str) -> bytes | None:
     except OSError:
         return None
     return content if digest(content) == name else None
+
+
+LINK_MODE = "120000"
+"""The mode of a symbolic link, as git writes it. Other files have 100644 or 100755."""
+
+
+def link_content(target: bytes) -> bytes:
+    """Return the content of a symbolic link, as the history has it."""
+    return b"\0link\0" + target
+
+
+def link_target(content: bytes) -> bytes:
+    """Return the target of a link from its content in the history."""
+    return content.removeprefix(link_content(b""))
+
+
+def file_mode(path: str) -> str:
+    """Return the present mode of a file as git writes it; empty without a file, or for another type."""
+    try:
+        found = os.lstat(path).st_mode
+    except OSError:
+        return ""
+    if stat.S_ISLNK(found):
+        return LINK_MODE
+    return ("100755" if found & stat.S_IXUSR else "100644") if stat.S_ISREG(found) else ""
 
 
 def record_edit(ctx: ToolContext, path: Path, before: bytes | None, after: bytes) -> None:

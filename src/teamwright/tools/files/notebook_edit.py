@@ -13,7 +13,7 @@ from teamwright.agent.tool import ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.tools.files import notebook
 from teamwright.tools.files.file_change import FileChangeTool, NewContent
-from teamwright.tools.files.notebook import Cell, Notebook
+from teamwright.tools.files.notebook import Cell, EditMode, Notebook
 
 
 class NotebookEditInput(ToolInput):
@@ -23,7 +23,7 @@ class NotebookEditInput(ToolInput):
     new_source: str = Field("", description="New text of the cell.")
     cell_id: str | None = Field(None, description="Id or number (from 0) of the cell; for insert, of the cell before.")
     cell_type: Literal["code", "markdown"] | None = Field(None, description="Type of the cell.")
-    edit_mode: Literal["replace", "insert", "delete"] = Field("replace", description="Kind of change.")
+    edit_mode: EditMode = Field("replace", description="Kind of change.")
 
 
 class NotebookEdit(FileChangeTool[NotebookEditInput]):
@@ -65,14 +65,20 @@ class NotebookEdit(FileChangeTool[NotebookEditInput]):
                 if count
                 else "The notebook has no cells.",
             )
-        summary = _EDIT_MODES[call.edit_mode](book, -1 if at is None else at, call)
-        return NewContent(notebook.serialise(book, before), f"{summary} in {path}")
+        place = -1 if at is None else at
+        summary = _EDIT_MODES[call.edit_mode](book, place, call)
+        try:
+            content = notebook.replace_bytes(before, book, place + (call.edit_mode == "insert"), call.edit_mode)
+        except ValueError as problem:
+            return ToolResult.error(f"{path} could not be changed: {problem}.", "Nothing was written.")
+        return NewContent(content, f"{summary} in {path}")
 
 
 def _replace(document: Notebook, at: int, call: NotebookEditInput) -> str:
     cell = notebook.cells(document)[at]
     cell["cell_type"] = call.cell_type or cell.get("cell_type", "code")
-    cell["source"] = notebook.split_source(call.new_source)
+    is_text = isinstance(cell.get("source"), str)
+    cell["source"] = call.new_source if is_text else notebook.split_source(call.new_source)
     if cell["cell_type"] == "code":  # the output of the old code is not that of the new
         cell["outputs"], cell["execution_count"] = [], None
     else:

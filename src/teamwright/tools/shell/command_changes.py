@@ -32,7 +32,15 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.paths import make_private
-from teamwright.tools.files.edit_journal_writer import JOURNAL, append_line, load_content, store_content
+from teamwright.tools.files.edit_journal_writer import (
+    JOURNAL,
+    LINK_MODE,
+    append_line,
+    file_mode,
+    link_content,
+    load_content,
+    store_content,
+)
 from teamwright.tools.files.replace_file import open_regular, read_all
 
 LIMIT_S = 0.15
@@ -152,15 +160,19 @@ class CommandChanges:
         for file in changed[:MAX_FILES]:
             path = scan.repository.tree / file.path
             before = load_content(history, edited[str(path)] or "") if str(path) in edited else former.get(file.path)
+            if file.mode == LINK_MODE and before is not None and str(path) not in edited:
+                before = link_content(before)
+            modes = file.mode, file_mode(str(path))
             known = before is not None or not file.blob or edited.get(str(path), "") is None
             after = _content(path)
             if not known or after is _UNREADABLE or (before is not None and len(before) > MAX_FILE_BYTES):
                 left = max(left, 0) + 1
-            elif before != after:
-                _append(history, who, path, before, after, call)
+            elif before != after or modes[0] != modes[1]:
+                _append(history, who, path, before, after, call=call, modes=modes)
         if left > 0:
             self._notify(
-                f"{left} files that a shell command changed are not recorded: too many, too large or no files."
+                f"{left} files that a shell command changed are not recorded, and no undo restores them: too many, too "
+                "large, or no plain files."
             )
 
 
@@ -168,9 +180,13 @@ _UNREADABLE = b"\0unreadable"
 
 
 def _content(path: Path) -> bytes | None:
-    """Return the content; None without a file, and `_UNREADABLE` for a link, a large file and another type."""
-    if path.is_symlink() or os.path.realpath(path) != str(path):
+    """Return the content, of a link as the history has it; None without a file, and `_UNREADABLE` for a file behind a
+    link, a large file and another type.
+    """
+    if os.path.realpath(path.parent) != str(path.parent):
         return _UNREADABLE
+    if path.is_symlink():
+        return link_content(os.readlink(os.fsencode(path)))
     try:
         descriptor = open_regular(path)
     except FileNotFoundError:
@@ -183,7 +199,16 @@ def _content(path: Path) -> bytes | None:
         os.close(descriptor)
 
 
-def _append(history: Path, member: str, path: Path, before: bytes | None, after: bytes | None, call: str) -> None:
+def _append(
+    history: Path,
+    member: str,
+    path: Path,
+    before: bytes | None,
+    after: bytes | None,
+    *,
+    call: str,
+    modes: tuple[str, str],
+) -> None:
     append_line(
         history,
         {
@@ -194,6 +219,7 @@ def _append(history: Path, member: str, path: Path, before: bytes | None, after:
             "after": None if after is None else store_content(history, after),
             "call": call,
             "shell": True,
+            **({"modes": modes} if set(modes) - {"", "100644"} else {}),
         },
     )
 

@@ -64,8 +64,9 @@ def add_command(ctx: click.Context, /, source: str, names: tuple[str, ...], yes:
     home = _home_of_person(ctx, "plugin add")
     store = PluginStore.load(home)
     with _scratch() as scratch:
-        for fetched in fetch_plugins(source, names, place.cwd, scratch):
-            plugin = read_plugin(fetched.source)
+        # All are read and checked before the first one is added.
+        chosen = [(read_plugin(one.source), one) for one in fetch_plugins(source, names, place.cwd, scratch)]
+        for plugin, fetched in chosen:
             known = store.plugins.get(plugin.name)
             if known is not None and (known.source, known.marketplace) != (fetched.origin, fetched.entry_name):
                 raise UsageError(
@@ -74,8 +75,9 @@ def add_command(ctx: click.Context, /, source: str, names: tuple[str, ...], yes:
                     do=[f"teamwright plugin remove {plugin.name}"],
                     note="nothing was added",
                 )
-            digest = _show(plugin, fetched, home)
             _require_parts(plugin, fetched, home)
+        for plugin, fetched in chosen:
+            digest = _show(plugin, fetched, home)
             if not _agrees(f"Add {plugin.name} for all your sessions", yes, "teamwright plugin add --yes"):
                 return 1
             _keep(store, plugin, fetched, digest)

@@ -162,7 +162,7 @@ def render_errors() -> str:
     return "\n\n".join(f"## {slug}\n\n{text}" for slug, text in explain_errors().items())
 
 
-def render_fields(kind: type, head: str) -> str:
+def render_fields(kind: type[Any], head: str) -> str:
     """Return a table of the fields of a class, or the values of an enum, that have a docstring."""
     names = {name: str(getattr(kind, name)) if issubclass(kind, Enum) else name for name in field_texts(kind)}
     rows = [(f"`{names[name]}`", text) for name, text in field_texts(kind).items()]

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,11 @@ async def post_job(request: Request) -> JSONResponse:
     return JSONResponse({"id": job}, 201)
 
 
+async def get_page(_request: Request) -> FileResponse:
+    """Show the page."""
+    return FileResponse(PAGE)
+
+
 async def get_jobs(_request: Request) -> JSONResponse:
     """List all jobs with their results."""
     rows = database.execute("select id, goal, state, result from jobs").fetchall()
@@ -109,7 +114,7 @@ async def answer(request: Request) -> JSONResponse:
 
 
 @asynccontextmanager
-async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
     """Continue the jobs that are open; at the end suspend them."""
     global database
     DATA.mkdir(parents=True, exist_ok=True)
@@ -124,7 +129,7 @@ async def lifespan(_app: Starlette) -> AsyncIterator[None]:
 
 
 routes = [
-    Route("/", lambda _request: FileResponse(PAGE)),
+    Route("/", get_page),
     Route("/jobs", get_jobs),
     Route("/jobs", post_job, methods=["POST"]),
     Route("/jobs/{job}/events", get_events),

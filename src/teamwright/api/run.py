@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from teamwright.api.argument_checks import require_number, require_prompt
 from teamwright.api.options import TeamOptions, to_session_options
+from teamwright.api.team_opening import require_loop
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestOpened, RunEnded, TeamEvent
@@ -143,6 +144,7 @@ class Run:
         self._reason = ""
         self._stop: Stop = "cancelled"
         self._outlives_wait = outlives_wait
+        self._loop = asyncio.get_running_loop()
         self._work = asyncio.ensure_future(_begin(work, before._task if before is not None else None))
         self._task = asyncio.ensure_future(self._finish())
 
@@ -175,7 +177,11 @@ class Run:
         return bool(self._reason)
 
     def cancel(self, reason: str = "") -> None:
-        """Cancel the run and keep the team: the result's `stop` is `cancelled`. Does nothing after the run ended."""
+        """Cancel the run and keep the team: the result's `stop` is `cancelled`. Does nothing after the run ended.
+
+        Raises UsageError in another thread than that of the team's event loop.
+        """
+        require_loop(self._session.team.name, self._loop)
         if not self._work.done():
             self._reason = self._reason or reason or "by the program"
             self._work.cancel()

@@ -39,7 +39,7 @@ from teamwright.api.options import (
     tool_names,
 )
 from teamwright.api.run import EventIterator, EventReaders, Run, no_last_event, numbered
-from teamwright.api.team_opening import create_named_team, options_to_open, require_loop
+from teamwright.api.team_opening import create_named_team, options_to_open, require_asyncio, require_loop
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.config.settings_merge import lead_mode
 from teamwright.models.effort import parse_optional_effort
@@ -227,18 +227,20 @@ class Team:
 
     @property
     def session(self) -> Session:
-        """The session of the team, which is not public API. Raises UsageError outside the block."""
+        """The session of the team, which is not public API. Raises UsageError outside the block, and outside the event
+        loop that entered it."""
         if self._session is None:
             raise UsageError("usage", f'the team "{self.name}" is not running', do=["async with Team(…) as team: …"])
+        require_loop(self.name, self._loop)
         return self._session
 
     def _require_running(self) -> None:
         """Raise UsageError outside the block, and outside the event loop that entered it."""
         _ = self.session
-        require_loop(self.name, self._loop)
 
     async def __aenter__(self) -> Self:
         """Start the session and the team. After an error, no files or processes are left."""
+        require_asyncio()
         if self._session is not None:
             raise UsageError("usage", f'the team "{self.name}" is running already')
         async with AsyncExitStack() as stack:

@@ -49,6 +49,19 @@ async def create_named_team(session: Session, name: str, *, replace: bool) -> No
         raise TeamRefused(refused.slug, refused.what, looked_at=refused.looked_at, do=do, note=refused.note) from None
 
 
+def require_asyncio() -> None:
+    """Raise UsageError in a coroutine that asyncio does not run, such as one of trio."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise UsageError(
+            "usage",
+            "a team needs asyncio, and this coroutine runs in another library, such as trio",
+            do=["asyncio.run(main())", 'anyio.run(main, backend="asyncio")'],
+            note="nothing was started",
+        ) from None
+
+
 def require_loop(name: str, loop: asyncio.AbstractEventLoop | None) -> None:
     """Raise UsageError outside the event loop that entered the team."""
     try:

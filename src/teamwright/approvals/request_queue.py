@@ -24,7 +24,7 @@ from teamwright.approvals.lead_agent_approval import (
 from teamwright.approvals.request_files import RequestFiles
 from teamwright.approvals.requests_on_disk import parse_answer
 from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate, Question, where_allowed
-from teamwright.protocol.errors import StorageError, TeamwrightError
+from teamwright.protocol.errors import StorageError, TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, Notice, RequestClosed, RequestOpened
 from teamwright.protocol.ids import LEAD, request_id
 from teamwright.protocol.messages import decode, encode
@@ -233,7 +233,18 @@ class RequestQueue(Struct):
     # ── answering ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def answer(self, request_id: str, answer: RequestAnswer) -> bool:
-        """Answer an open request. Return False when it is closed or was answered."""
+        """Answer an open request. Return False when it is closed or was answered.
+
+        Raises UsageError in another thread or event loop than that of the request.
+        """
+        waiting = self._open.get(request_id)
+        if waiting is not None and waiting.answered.get_loop() is not asyncio.get_running_loop():
+            raise UsageError(
+                "usage",
+                f"the request {request_id} belongs to another event loop than this thread's",
+                do=["asyncio.run_coroutine_threadsafe(request.allow(), loop)"],
+                note="nothing was answered",
+            )
         return self._record_answer(request_id, answer)
 
     def _record_answer(self, request_id: str, answer: RequestAnswer, call: str = "") -> bool:

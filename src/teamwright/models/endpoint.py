@@ -78,7 +78,7 @@ AZURE_HOSTS = (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservice
 
 _OPENAI_PATHS = re.compile(r"/(?:chat/completions|completions|responses|models)$")
 _PASTED: dict[Api, re.Pattern[str]] = {
-    "messages": re.compile(r"(?:/v1)?(?:/messages(?:/.*)?|/models)$|/v1$"),
+    "messages": re.compile(r"(?:/v1)?(?:/messages(?:/count_tokens|/batches(?:/.*)?)?|/models)$|/v1$"),
     "openai-chat": _OPENAI_PATHS,
     "openai-responses": _OPENAI_PATHS,
     "gemini": re.compile(r"/v1(?:beta|alpha)?(?:/.*)?$"),

@@ -45,4 +45,4 @@ class FieldDocs:
 def show_fields(*kinds: type) -> None:
     """Let `help()` show the texts under the fields of these classes."""
     for kind in kinds:
-        kind.__doc__ = FieldDocs(kind.__doc__ or "")
+        type.__setattr__(kind, "__doc__", FieldDocs(kind.__doc__ or ""))

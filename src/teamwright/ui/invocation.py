@@ -99,6 +99,13 @@ class Invocation(Struct, frozen=True):
                 do=["write it to a file and name the file in the prompt"],
                 note="nothing was started",
             )
+        if b"\0" in raw:
+            raise UsageError(
+                "usage",
+                f"stdin is not text: byte {raw.index(0) + 1:,} is NUL",
+                do=["write it to a file and name the file in the prompt"],
+                note="nothing was started",
+            )
         return raw.decode("utf-8", "replace")
 
 

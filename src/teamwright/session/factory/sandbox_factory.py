@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
 
 from teamwright.config.permission_policy import private_paths
 from teamwright.config.settings_runs import programs_outside
+from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.sandbox.command_policy import SandboxPaths
@@ -13,6 +16,13 @@ from teamwright.sandbox.policy import is_inside
 from teamwright.sandbox.sandbox import Sandbox
 from teamwright.session.factory.shell_startup import snapshot_file
 from teamwright.session.session_preparation import SessionContext
+from teamwright.storage.atomic_write import write_atomic
+from teamwright.storage.paths import Home
+
+WARNING_FILE = "sandbox-warning"
+"""The file of a state root with the newest warning that a person saw."""
+
+WARN_AGAIN_S = 86_400.0
 
 
 def make_sandbox(context: SessionContext, emit: Emit) -> Sandbox:
@@ -27,11 +37,21 @@ def make_sandbox(context: SessionContext, emit: Emit) -> Sandbox:
         env=context.env,
         run_outside=programs_outside(context.settings, context.trust.root),
     )
-    sandbox = Sandbox(
-        context.settings.sandbox, place, lambda text: emit(Notice(member=LEAD, text=text, level="warning"))
-    )
+    sandbox = Sandbox(context.settings.sandbox, place, lambda text: warn_once_a_day(home, emit, text))
     sandbox.require()
     return sandbox
+
+
+def warn_once_a_day(home: Home, emit: Emit, text: str) -> None:
+    """Emit a warning of the sandbox, and as information when this state root showed the same one in the last day."""
+    file = home.own / WARNING_FILE
+    is_known = False
+    with suppress(OSError):
+        is_known = file.read_text("utf-8") == text and 0 <= time.time() - file.stat().st_mtime < WARN_AGAIN_S
+    emit(Notice(member=LEAD, text=text, level="info" if is_known else "warning"))
+    if not is_known:
+        with suppress(StorageError, OSError):  # a home that cannot be written is warned again
+            write_atomic(file, text.encode())
 
 
 def _plugin_directories(context: SessionContext) -> list[str]:

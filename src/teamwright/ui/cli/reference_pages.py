@@ -162,7 +162,7 @@ def render_errors() -> str:
     return "\n\n".join(f"## {slug}\n\n{text}" for slug, text in explain_errors().items())
 
 
-def render_fields(kind: type, head: str) -> str:
+def render_fields(kind: type[Any], head: str) -> str:
     """Return a table of the fields of a class, or the values of an enum, that have a docstring."""
     is_enum = issubclass(kind, Enum)
     names = {name: str(getattr(kind, name)) if is_enum else name for name in field_texts(kind)}

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from teamwright.agent.agent import Agent
 from teamwright.agent.compaction.compaction_state import BYTES_PER_TOKEN, prefix_tokens, total_tokens
 from teamwright.agent.conversation import UserMessage
+from teamwright.agent.transcript import repaired_messages
 from teamwright.models.model import (
     AlivePart,
     BudgetRefusal,
@@ -36,7 +37,7 @@ from teamwright.models.model import (
 from teamwright.models.stop_reason import ENDS, INTERRUPTED, NO_ANSWER, AnswerEnd
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import Notice, TextDelta
-from teamwright.protocol.messages import Block, encode, message_text, text_block, tool_calls, with_own_ids
+from teamwright.protocol.messages import Block, encode, message_text, text_block, tool_calls
 from teamwright.protocol.usage import NO_USAGE, Usage
 
 INTERRUPTED_NOTE = (
@@ -280,6 +281,8 @@ async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str
     try:
         try:
             answer = await _read_stream(agent, request, so_far)
+            if isinstance(answer, Failure) and answer.refuses_request:
+                answer = await _send_repaired(agent, request, so_far, answer)
         except BaseException:
             keep_partial_answer(agent, request, so_far)
             raise
@@ -291,6 +294,26 @@ async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str
         return answer, task
     finally:
         agent.meter.settle(None)
+
+
+async def _send_repaired(agent: Agent, request: Request, so_far: PartialAnswer, refusal: Failure) -> Reply | Failure:
+    """Send a refused conversation once more without earlier thinking, which is valid for one key and one service only.
+
+    Return the answer, or the first refusal. A form that the service accepts is kept.
+    """
+    items = repaired_messages(request.items)
+    if all(item is old for item, old in zip(items, request.items, strict=True)):
+        return refusal
+    answer = await _read_stream(agent, replace(request, items=items), so_far)
+    answer = replace(answer, failed_usage=refusal.failed_usage + answer.failed_usage)
+    if isinstance(answer, Failure):
+        return replace(refusal, failed_usage=answer.failed_usage) if answer.refuses_request else answer
+    if not agent.conversation.is_closed:
+        with suppress(StorageError):  # the answer cannot be stored either, which ends the turn
+            agent.conversation.repair({"why": "refused", "model": agent.model.card.name})
+    text = f"{refusal.sentence}. The conversation continues without the earlier thinking of the model."
+    agent.emit(Notice(member=agent.name, text=text, level="warning"))
+    return answer
 
 
 async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) -> Reply | Failure:
@@ -313,7 +336,7 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
                         seconds=so_far.seconds,
                         first_part_s=so_far.first_part_s,
                     )
-                    content = tags.mask_key(with_own_ids(reply.content))
+                    content = tags.mask_key(agent.conversation.with_own_ids(reply.content))
                     if content != reply.content:
                         reply = replace(reply, content=content)
                     return reply

@@ -14,7 +14,13 @@ from msgspec.structs import replace
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import get_command, start_command, widen_command
 from teamwright.models.model import REQUEST_ID, SERVICE_SAID, Failure, ModelCard
-from teamwright.models.service_error import ServiceError, is_context_full, is_key_refused, is_worth_retrying
+from teamwright.models.service_error import (
+    ServiceError,
+    is_context_full,
+    is_key_refused,
+    is_request_refused,
+    is_worth_retrying,
+)
 from teamwright.models.truncated_prompt_check import PromptCut
 from teamwright.protocol.ids import nearest
 
@@ -54,6 +60,7 @@ def to_failure(trouble: ServiceError, card: ModelCard, endpoint: Endpoint, tries
         do=explanation.do,
         retriable=explanation.retriable,
         before_first_reply=not answered,
+        refuses_request=is_request_refused(trouble),
     )
 
 

@@ -178,6 +178,8 @@ class Failure(Struct, frozen=True):
     partial: list[Block] = field(default_factory=list[Block])
     retry_after_s: float | None = None
     failed_usage: Usage = NO_USAGE
+    refuses_request: bool = False
+    """True when the service refused the messages themselves: without earlier thinking it may accept them."""
 
     @property
     def is_unavailable(self) -> bool:

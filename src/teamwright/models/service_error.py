@@ -145,6 +145,17 @@ def is_context_full(trouble: ServiceError) -> bool:
     return answer.status in (400, 422, 500) and bool(_CONTEXT_FULL.search(trouble.message))
 
 
+def is_request_refused(trouble: ServiceError) -> bool:
+    """Return True when the messages were refused for what they contain, such as a signature of another key."""
+    status = trouble.answer.status
+    if trouble.kind != "http" or is_context_full(trouble) or status < 400:
+        return False
+    return status in (400, 422) or bool(_THINKING.search(trouble.message))
+
+
+_THINKING = re.compile(r"\bsignature\b|\bthinking\b|encrypted[_ ]content|\breasoning\b|\bitem .{0,10}\brs_", re.I)
+
+
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that the service asks to wait: `retry-after-ms`, or `retry-after` as seconds or as a date."""
     milliseconds = _number(headers.get("retry-after-ms"))

@@ -313,7 +313,7 @@ class _Attempt:
     ) -> None:
         self.exchange = exchange
         self._format, self._prefix, self._items, self._cache_warmup = api_format, prefix, items, cache_warmup
-        self._translator = api_format.translator(items)
+        self._translator = api_format.translator()
         self.assembly = AnswerAssembly()
         self.trouble: ServiceError | None = None
         self.shared_pause_s: float | None = None

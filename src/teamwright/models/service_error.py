@@ -169,8 +169,11 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         return None
     from email.utils import mktime_tz, parsedate_tz  # loaded only for a date, which hardly any service sends
 
-    date = parsedate_tz(value)
-    return max(0.0, mktime_tz(date) - time.time()) if date else None
+    try:
+        date = parsedate_tz(value)
+        return max(0.0, mktime_tz(date) - time.time()) if date else None
+    except (ValueError, TypeError, ArithmeticError):
+        return None
 
 
 def _number(text: str | None) -> float | None:
@@ -233,7 +236,7 @@ def _read_error(body: bytes) -> _ErrorBody:
     """Parse an error body: of the Messages API, of OpenAI's shape, Google's or Bedrock's, or plain text."""
     try:
         parsed: object = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _ErrorBody(_plain(body))
     if isinstance(parsed, list) and parsed:
         parsed = cast("list[object]", parsed)[0]  # Google puts some errors into a list
@@ -248,10 +251,13 @@ def _read_error(body: bytes) -> _ErrorBody:
     code: object = error.get("code")
     reason, retry_s = _details(error)
     kind = reason or (code if isinstance(code, str) and not code.isdigit() else "") or error.get("type")
-    number = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdigit()) else 0
+    number = int(code) if isinstance(code, int) or (isinstance(code, str) and _STATUS.fullmatch(code)) else 0
     return _ErrorBody(
         str(message), str(kind or error.get("status") or ""), str(whole.get("request_id") or ""), number, retry_s
     )
+
+
+_STATUS = re.compile(r"[0-9]{3}")
 
 
 def _details(error: Mapping[str, Any]) -> tuple[str, float | None]:
@@ -260,8 +266,8 @@ def _details(error: Mapping[str, Any]) -> tuple[str, float | None]:
     details: object = error.get("details")
     for row in cast("list[Any]", details) if isinstance(details, list) else []:
         fields = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
-        if fields.get("reason") in _STATUS_BY_REASON:
-            reason = str(fields["reason"])
+        if (known := str(fields.get("reason"))) in _STATUS_BY_REASON:
+            reason = known
         if any("PerDay" in str(one.get("quotaId", "")) for one in _violations(fields)):
             reason = "QUOTA_PER_DAY"
         if str(fields.get("@type", "")).endswith("RetryInfo"):
@@ -272,7 +278,8 @@ def _details(error: Mapping[str, Any]) -> tuple[str, float | None]:
 def _violations(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return Google's used-up quotas: `quotaId` contains the period of each."""
     rows: object = fields.get("violations")
-    return [cast("dict[str, Any]", row) for row in cast("list[Any]", rows or []) if isinstance(row, dict)]
+    found = cast("list[Any]", rows) if isinstance(rows, list) else []
+    return [cast("dict[str, Any]", row) for row in found if isinstance(row, dict)]
 
 
 def _plain(body: bytes) -> str:

@@ -364,7 +364,7 @@ class _Attempt:
                 events if (tags := self.tags) is None else [one for each in events for one in tags.take(each)]
             )
             parts = [self.assembly.add_event(one) for one in visible_events]
-        except (TypeError, ValueError, AttributeError, LookupError):
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError):
             raise ServiceError("strange", f"an event of an unknown shape: {event.get('type')}") from None
         if self.assembly.is_whole:
             self.exchange.end_soon(trailing=self._translator.has_trailing)

@@ -37,7 +37,11 @@ async def continues_after(tmp_path, api: str, fault: str) -> None:
             return Answer("I echo.", [("Echo", {"text": "x"})])
         return FAULTS[fault](api) if "FAULT" in text and "continue" not in text and count < 12 else Answer("Well.")
 
-    async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, agent_at(tmp_path, api, server) as (agent, _):
+    async with (
+        asyncio.timeout(WAIT_S),
+        LoopbackModel(script) as server,
+        agent_at(tmp_path, api, server, stall_s=0.5) as (agent, _),
+    ):
         agent.model_calls_left = 3
         await run_turn(agent, prompt("FAULT"))
         agent.model_calls_left = None

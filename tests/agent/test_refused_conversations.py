@@ -40,11 +40,11 @@ def prompt(text):
 
 
 @asynccontextmanager
-async def agent_at(tmp_path, api, server, **more):
+async def agent_at(tmp_path, api, server, *, stall_s=30.0, **more):
     """An agent with the tool Echo, whose model is a service at this server."""
     endpoint = Endpoint("custom", address(api, server.url), "sk-test-0123456789", api=api, **AUTH.get(api, {}))
     card = ModelCard("custom/test", "test", "custom", usd_in=1.0, usd_out=10.0)
-    toolset = {"settings": quick(retries=1, stall_s=0.5), "api_format": format_for(card, endpoint)}
+    toolset = {"settings": quick(retries=1, stall_s=stall_s), "api_format": format_for(card, endpoint)}
     model = ServiceModel(card, endpoint, rate_limiter=RateLimiter(backoff_s=0.001, max_backoff_s=0.01), **toolset)
     try:
         yield an_agent(tmp_path, model, [Echo()], **more)

@@ -170,6 +170,12 @@ def _silence_text(trouble: ServiceError, endpoint: Endpoint) -> FailureText:
         )
     if trouble.kind == "stalled":
         return FailureText("model-failed", f"{name} stopped sending", ("continue later: all state is saved",))
+    if trouble.kind == "endless":
+        return FailureText(
+            "model-failed",
+            f"the answer of {name} did not end: it was cut at several times the maximum that was asked for",
+            ("check that the server keeps the limit of an answer (max_tokens)",),
+        )
     if trouble.kind == "broken":
         return FailureText(
             "model-failed", f"the answer of {name} stopped short", ("continue later: all state is saved",)

@@ -108,12 +108,14 @@ class Retrying(Struct, frozen=True):
 
 
 class AlivePart(Struct, frozen=True):
-    """A sign of progress without text, at most one a second: the answer grows, or may continue.
+    """A sign of progress without text, at most one a second or 2,048 bytes: the answer grows, or may continue.
 
-    `waits_for` is the reason why the request waits instead, e.g. a rate limit; the next part ends the wait.
+    `waits_for` is the reason why the request waits instead, e.g. a rate limit; the next part ends the wait. `size` is
+    the number of bytes of the answer that came since the last part and are not shown: arguments of calls.
     """
 
     waits_for: str = ""
+    size: int = 0
 
 
 class UsagePart(Struct, frozen=True):
@@ -284,6 +286,13 @@ class Meter(Protocol):
         """Reserve what this call may use; wait while calls of others have reserved it. Return the refusal, if any.
 
         The reservation lasts until `settle`.
+        """
+        ...
+
+    async def charge(self, usage: Usage) -> BudgetRefusal | None:
+        """Charge what the call in progress has used so far, in place of what it was charged before.
+
+        Return the refusal when a cap is used up: the call is then cut.
         """
         ...
 

@@ -87,8 +87,9 @@ class ServiceError(Exception):
     """A request that failed. Never leaves this package: it becomes a Retrying or a Failure part.
 
     `kind` is `http` (the service answered with an error), `connect` (it was not reached), `broken` (the answer ended
-    early), `stalled` (nothing, or only keep-alives arrived), `strange` (the response is no answer) or `setup` (no
-    connection can be made with the proxy or the certificates in the environment).
+    early), `stalled` (nothing, or only keep-alives arrived), `strange` (the response is no answer), `setup` (no
+    connection can be made with the proxy or the certificates in the environment), or `endless` (far more came than the
+    request asks for).
     """
 
     def __init__(self, kind: str, message: str, answer: ServiceAnswer | None = None) -> None:

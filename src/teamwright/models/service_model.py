@@ -41,6 +41,7 @@ from teamwright.models.rate_limit.cache_warmup import CacheWarmup
 from teamwright.models.rate_limit.rate_limiter import CallPermit, RateLimiter
 from teamwright.models.server_model import ServerModelFacts
 from teamwright.models.service_error import ServiceAnswer, ServiceError, is_throttled, is_worth_retrying
+from teamwright.models.token_estimate import answer_tokens, fill_usage, written_tokens
 from teamwright.models.truncated_prompt_check import PromptCheck
 from teamwright.protocol.messages import Block, encode
 from teamwright.protocol.usage import Usage
@@ -50,6 +51,12 @@ if TYPE_CHECKING:
 
 ALIVE_EVERY_S = 1.0
 """Seconds between two AliveParts while an answer grows without text (the input of a tool call)."""
+ALIVE_EVERY_BYTES = 2_048
+"""Bytes of arguments after which an AlivePart is yielded earlier."""
+ENDLESS_FACTOR = 4
+"""An answer is cut at this multiple of the requested maximum, estimated by bytes: it does not end."""
+ENDLESS_TOKENS = 8_192
+"""The same in tokens for small maxima. As many events without content are allowed too."""
 WARMUP_WAIT = "an equal prompt, which is read first"
 """The wait reason of a call that lets another one go first."""
 CONTINUATIONS = 8
@@ -167,6 +174,7 @@ class ServiceModel:
                 outcome.failure = self._failed(trouble, tries)
                 return
             attempt = _Attempt(exchange, self._format, request.prefix, items, self._cache_warmup)
+            attempt.most_tokens = max(ENDLESS_TOKENS, ENDLESS_FACTOR * self._longest(request))
             attempt.tags = ThinkTags() if self._card.think_tags else None
             async with aclosing(self._run_attempt(attempt)) as parts:
                 async for part in parts:
@@ -174,7 +182,10 @@ class ServiceModel:
             if attempt.trouble is None:
                 outcome.reply = self._reply(attempt)
                 return
-            outcome.failed_usage += self._failed_usage(attempt)
+            failed_usage = self._failed_usage(attempt, request)
+            outcome.failed_usage += failed_usage
+            if failed_usage.requests:
+                yield UsagePart(failed_usage)
             failure = self._failed(attempt.trouble, tries)
             if not self._is_worth_retry(attempt.trouble, tries):
                 again_s = self._limit_passes_s(attempt.trouble)
@@ -259,10 +270,16 @@ class ServiceModel:
             id=assembly.id,
         )
 
-    def _failed_usage(self, attempt: _Attempt) -> Usage:
-        """Return the usage of a failed attempt, as far as the service reported it: it counts as a request then."""
-        used = attempt.assembly.usage()
-        return price_usage(self._card, used) if used.tokens else Usage()
+    def _longest(self, request: Request) -> int:
+        return answer_tokens(request.prefix, self._card.max_output_tokens)
+
+    def _failed_usage(self, attempt: _Attempt, request: Request) -> Usage:
+        """Return the usage of a failed attempt whose answer had begun: it counts as a request then."""
+        assembly = attempt.assembly
+        if not assembly.events:
+            return Usage()
+        request = replace(request, items=attempt.items)
+        return price_usage(self._card, fill_usage(assembly.usage(), request, assembly.size))
 
     def _check_reply(self, request: Request, reply: Reply) -> Reply | Failure:
         """Return the reply, or the failure if it shows that the server did not read the whole prompt."""
@@ -293,11 +310,13 @@ class _Attempt:
     __slots__ = (
         "_cache_warmup",
         "_format",
-        "_items",
+        "_hidden_size",
         "_prefix",
         "_translator",
         "assembly",
         "exchange",
+        "items",
+        "most_tokens",
         "shared_pause_s",
         "tags",
         "trouble",
@@ -312,12 +331,14 @@ class _Attempt:
         cache_warmup: CacheWarmup,
     ) -> None:
         self.exchange = exchange
-        self._format, self._prefix, self._items, self._cache_warmup = api_format, prefix, items, cache_warmup
+        self._format, self._prefix, self.items, self._cache_warmup = api_format, prefix, items, cache_warmup
         self._translator = api_format.translator()
         self.assembly = AnswerAssembly()
         self.trouble: ServiceError | None = None
         self.shared_pause_s: float | None = None
         self.tags: ThinkTags | None = None
+        self.most_tokens = ENDLESS_TOKENS
+        self._hidden_size = 0
 
     def lead(self) -> AbstractContextManager[None]:
         """Make later calls with the same new prefix wait during this attempt."""
@@ -337,7 +358,7 @@ class _Attempt:
             )
 
     async def _events(self) -> AsyncGenerator[dict[str, Any], None]:
-        outgoing = await self._format.build_request(self._prefix, self._items)
+        outgoing = await self._format.build_request(self._prefix, self.items)
         begun = False
         async with aclosing(self.exchange.events(outgoing, self._format.reader())) as events:
             async for event in events:
@@ -347,7 +368,11 @@ class _Attempt:
                 yield event
 
     def _alive(self, shown_at: float) -> tuple[AlivePart, ...]:
-        return (AlivePart(),) if time.monotonic() - shown_at >= ALIVE_EVERY_S else ()
+        size = self.assembly.hidden_size - self._hidden_size
+        if size < ALIVE_EVERY_BYTES and time.monotonic() - shown_at < ALIVE_EVERY_S:
+            return ()
+        self._hidden_size = self.assembly.hidden_size
+        return (AlivePart(size=size),)
 
     @asynccontextmanager
     async def _keeping_trouble(self) -> AsyncGenerator[None, None]:
@@ -358,6 +383,7 @@ class _Attempt:
             self.trouble = None if self.assembly.is_whole else trouble
 
     def _take(self, event: dict[str, Any]) -> list[TextPart | ThinkingPart | UsagePart]:
+        size = self.assembly.size
         try:
             events = self._translate(event)
             visible_events = (
@@ -366,9 +392,20 @@ class _Attempt:
             parts = [self.assembly.add_event(one) for one in visible_events]
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError):
             raise ServiceError("strange", f"an event of an unknown shape: {event.get('type')}") from None
+        self._check_length(size)
         if self.assembly.is_whole:
             self.exchange.end_soon(trailing=self._translator.has_trailing)
         return [part for part in parts if part is not None]
+
+    def _check_length(self, before: int) -> None:
+        """Raise ServiceError for an answer that grows on after it was longer than any answer to this request could be.
+
+        `before` is its size before the newest event.
+        """
+        assembly, most = self.assembly, self.most_tokens
+        grows = assembly.size > before and written_tokens(before) > most
+        if grows or assembly.events > most + ENDLESS_TOKENS:
+            raise ServiceError("endless", f"it did not end, and was cut after {most:,} tokens")
 
     def _translate(self, event: dict[str, Any]) -> Iterable[dict[str, Any]]:
         try:

@@ -348,6 +348,7 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
                         _emit_text(agent, text)
                 case Reply():
                     _emit_text(agent, unsent_text)
+                    agent.mention_other_model(part.model)
                     reply = replace(
                         with_price(agent.model.card, part),
                         id=part.id or f"msg_{secrets.token_hex(16)}",

@@ -117,6 +117,12 @@ class AnswerAssembly:
         """Add one event. Return the part of it that can be shown immediately, or the counts so far."""
         kind = event.get("type")
         self.events += 1
+        if self.is_whole:
+            # Only the counts may follow the end: a call in later events would run although no answer has it.
+            if kind != "message_delta":
+                return None
+            self._count(event.get("usage"))
+            return UsagePart(self.usage())
         if kind == "content_block_delta":
             return self._delta(event)
         if kind == "content_block_start":

@@ -7,6 +7,7 @@ and only the number of bytes grows with the conversation.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -244,6 +245,13 @@ class ModelCard(Struct, frozen=True):
     """True when `<think>…</think>` at the beginning of an answer is thinking, not text."""
     sources: tuple[tuple[str, str], ...] = ()
     """The source of each fact that is not merely assumed (`models.catalog`)."""
+
+
+def is_same_model(requested: str, answered: str) -> bool:
+    """Return True when two ids may name one model: one is the other with a vendor, a region or a date around it."""
+    one, other = (re.split(r"[/:]", name.lower().strip("/"))[-1] for name in (requested, answered))
+    short, long = sorted((requested.lower(), answered.lower()), key=len)
+    return not answered or short in long or one in other or other in one
 
 
 class Model(Protocol):

@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import AbstractContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from teamwright.models.model import (
     UsagePart,
     price_usage,
 )
-from teamwright.models.model_settings import ModelSettings
+from teamwright.models.model_settings import STALL_QUIET_S, ModelSettings
 from teamwright.models.providers.api_format import ApiFormat
 from teamwright.models.providers.messages import MessagesFormat
 from teamwright.models.rate_limit.cache_warmup import CacheWarmup
@@ -44,6 +44,7 @@ from teamwright.models.service_error import ServiceAnswer, ServiceError, is_thro
 from teamwright.models.token_estimate import answer_tokens, fill_usage, written_tokens
 from teamwright.models.truncated_prompt_check import PromptCheck
 from teamwright.protocol.messages import Block, encode
+from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Usage
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ CONTINUATIONS = 8
 """The number of requests for one answer that the service pauses (`pause_turn`); after them it is returned as it is."""
 FIRST_CONNECTS = 2
 """The number of retries for a service that never answered and cannot be reached."""
+FAILING_WAIT_S = 1.0
+"""Seconds that a call waits at least for its turn, however long the service has failed."""
 MAX_REASON = 120
 """Characters of a service's error text that are shown with the first retry."""
 LOCAL_FAILURE_STATUSES = frozenset({500, 501, 502})
@@ -98,6 +101,8 @@ class ServiceModel:
         self._client: AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answered = False
+        self._failing_since: float | None = None
+        self._last_trouble: ServiceError | None = None
         self._cache_warmup = CacheWarmup(settings.cache_warmup_s if card.caching else 0.0)
         self._prompt_check = None if endpoint.provider in PROVIDERS_THAT_REFUSE else PromptCheck()
         self._served = served or ServerModelFacts(endpoint)
@@ -167,6 +172,7 @@ class ServiceModel:
             yield AlivePart(WARMUP_WAIT)
             await self._cache_warmup.follow(first)
             yield AlivePart()
+        silent_s = 0.0
         for tries in count(1):
             try:
                 exchange = HttpExchange(self._open_client(), self._endpoint, self._clocks)
@@ -187,11 +193,13 @@ class ServiceModel:
             if failed_usage.requests:
                 yield UsagePart(failed_usage)
             failure = self._failed(attempt.trouble, tries)
-            if not self._is_worth_retry(attempt.trouble, tries):
+            silent_s += self._clocks.stall_s if attempt.trouble.kind == "stalled" else 0.0
+            wait_s = self._backoff_s(tries) if attempt.shared_pause_s is None else attempt.shared_pause_s
+            gives_up = silent_s >= STALL_QUIET_S or self._fails_too_long(wait_s)
+            if gives_up or not self._is_worth_retry(attempt.trouble, tries):
                 again_s = self._limit_passes_s(attempt.trouble)
                 outcome.failure = replace(failure, partial=attempt.text(), retry_after_s=again_s)
                 return
-            wait_s = self._backoff_s(tries) if attempt.shared_pause_s is None else attempt.shared_pause_s
             reason = _failure_reason(failure) if tries == 1 else failure.what
             yield Retrying(reason, wait_s, tries, attempt.trouble.is_unavailable)
             if attempt.shared_pause_s is None:
@@ -211,22 +219,52 @@ class ServiceModel:
         if waits:
             yield AlivePart(waits)
         with attempt.lead():
-            async with self._rate_limiter.permit() as turn, aclosing(attempt.parts()) as parts:
-                if waits:
-                    yield AlivePart()
-                async for part in parts:
-                    yield part
-                self._account(turn, attempt)
+            async with AsyncExitStack() as permit:
+                try:
+                    async with time_limit(self._longest_wait_s()):
+                        turn = await permit.enter_async_context(self._rate_limiter.permit())
+                except TimeoutError:
+                    attempt.trouble = self._last_trouble or ServiceError("stalled", "no call was possible in time")
+                    return
+                async with aclosing(attempt.parts()) as parts:
+                    if waits:
+                        yield AlivePart()
+                    async for part in parts:
+                        yield part
+                    self._account(turn, attempt)
 
     def _account(self, turn: CallPermit, attempt: _Attempt) -> None:
         trouble = attempt.trouble
         if trouble is None:
-            self._answered = True
+            self._answered, self._failing_since, self._last_trouble = True, None, None
             self._rate_limiter.note_success(turn)
-        elif is_throttled(trouble):
+            return
+        if not is_worth_retrying(trouble):
+            return  # the service answers: it refuses this request
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
+        self._last_trouble = trouble
+        if is_throttled(trouble):
             wait_s = trouble.answer.retry_after_s
             too_long = wait_s is not None and wait_s > self._settings.retry_after_most_s
             attempt.shared_pause_s = self._rate_limiter.note_throttled(turn, None if too_long else wait_s)
+
+    def _failed_for_s(self) -> float:
+        """Return for how many seconds the service has answered no call of this process; 0 when it answered the last."""
+        return 0.0 if self._failing_since is None else time.monotonic() - self._failing_since
+
+    def _fails_too_long(self, wait_s: float) -> bool:
+        """Return True when the service answers no call of any agent, and will have done so for too long after a wait.
+
+        This bounds the retries of a whole run: those of its members, and those that a paused agent makes later.
+        """
+        return self._failed_for_s() + wait_s > self._settings.limit_most_s
+
+    def _longest_wait_s(self) -> float | None:
+        """Return how long a call waits for its turn; None: without a limit, as long as the service answers."""
+        if self._failing_since is None:
+            return None
+        return max(FAILING_WAIT_S, self._settings.limit_most_s - self._failed_for_s())
 
     def _is_worth_retry(self, trouble: ServiceError, tries: int) -> bool:
         wait_s = trouble.answer.retry_after_s
@@ -246,7 +284,7 @@ class ServiceModel:
             return None
         retry_s = trouble.answer.retry_after_s or 0.0
         wait_s = max(retry_s, self._rate_limiter.paused_s, self._settings.backoff_most_s)
-        return wait_s if wait_s <= self._settings.limit_most_s else None
+        return None if self._fails_too_long(wait_s) else wait_s
 
     def _backoff_s(self, tries: int) -> float:
         longest = min(self._settings.backoff_most_s, self._settings.backoff_s * 2 ** min(tries - 1, 20))

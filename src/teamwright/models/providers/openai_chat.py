@@ -247,6 +247,11 @@ class ChatAnswer:
         self._events.count(fresh, count_field(usage, "completion_tokens"), read, write)
 
     def _end(self, finish: str) -> None:
+        for call in self._calls.values():
+            if not self._events.has(call) and (call.id or call.arguments):
+                # The name never came, and the model must learn that nothing was called.
+                self._events.call(call, call.id, "")
+                self._events.arguments(call, call.arguments)
         stop = _STOPS.get(finish, finish)
         if self._refused:
             stop = "refusal"

@@ -68,6 +68,9 @@ class Free:
     async def reserve(self, request: Request, card: ModelCard) -> BudgetRefusal | None:
         return None if self.why is None else BudgetRefusal(self.why, "")
 
+    async def charge(self, usage: Usage) -> BudgetRefusal | None:
+        return None
+
     def settle(self, answer: Reply | Failure | None) -> str:
         self.used += answer.usage if isinstance(answer, Reply) else Usage()
         return ""

@@ -7,9 +7,11 @@ import socket
 from email.utils import formatdate
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from teamwright.models.model import Failure, Reply, Retrying
-from teamwright.models.service_error import retry_after_s
+from teamwright.models.service_error import parse_event_error, parse_http_error, retry_after_s
 from teamwright.protocol.errors import SLUGS
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Cut, ErrorEvent, Raw, Stall, Status
@@ -122,7 +124,14 @@ def test_the_wait_that_a_service_asks_for_is_read_in_all_three_spellings():
     assert retry_after_s({"retry-after-ms": "1500", "retry-after": "9"}) == 1.5
     assert retry_after_s({"retry-after": "Sat, 01 Jan 2000 00:00:00 GMT"}) == 0.0
     assert (retry_after_s({"retry-after": formatdate(4_000_000_000, usegmt=True)}) or 0) > 3000
-    for nonsense in ({}, {"retry-after": "soon"}, {"retry-after": "nan"}, {"retry-after": "inf"}, {"retry-after": ""}):
+    for nonsense in (
+        {},
+        {"retry-after": "soon"},
+        {"retry-after": "nan"},
+        {"retry-after": "inf"},
+        {"retry-after": ""},
+        {"retry-after": "Wed, 21 Oct 999999999999 07:28:00 GMT"},
+    ):
         assert retry_after_s(nonsense) is None
     assert retry_after_s({"retry-after": "-5"}) == 0.0
 
@@ -270,3 +279,33 @@ async def test_what_a_call_had_used_that_failed_for_good_comes_with_its_failure(
     assert (asked.last.failed_usage.prompt_tokens, asked.last.failed_usage.requests) == (3_360, 3)
     asked, _ = await failed([Status(401)], client)
     assert (asked.last.failed_usage.tokens, asked.last.failed_usage.requests) == (0, 0)
+
+
+_names = st.sampled_from(
+    ["error", "message", "type", "code", "status", "details", "reason", "violations", "quotaId", "@type", "retryDelay"]
+)
+_json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from(["²", "400", "insufficient_quota"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_names | st.text(max_size=3), inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@pytest.mark.finding("3L8")
+@given(_json)
+@example({"error": {"details": [{"reason": ["x"]}, {"violations": 5}], "code": "²"}})
+def test_the_body_of_an_error_never_raises_anything(value):
+    body = json.dumps(value).encode()
+    for status in (200, 400, 500):
+        assert parse_http_error(status, {}, body).kind == "http"
+    assert parse_event_error(body, "").kind == "http"
+
+
+@pytest.mark.finding("3L8")
+def test_the_body_of_an_error_with_100000_levels_is_read_as_text():
+    assert parse_http_error(400, {}, b"[" * 100_000).answer.status == 400

@@ -875,3 +875,70 @@ async def test_a_program_removes_its_team_in_the_block_or_at_its_end(tmp_path):
     assert [path.name for path in teams.iterdir()] == ["crew"], "a block that failed can be resumed"
     with pytest.raises(UsageError, match="keep="):
         Team("crew", keep="no")
+
+
+class WorksForEver(ScriptedModel):
+    """Calls a tool in every answer, each time with another input, and reports 200,000 tokens of prompt."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.calls = 0
+
+    @property
+    def card(self) -> ModelCard:
+        return ModelCard(
+            name="own/loop", wire="loop", provider="own", context_tokens=1_000_000, usd_in=3.0, usd_out=15.0
+        )
+
+    async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
+        self.calls += 1
+        call = {"type": "tool_use", "id": f"t{self.calls}", "name": "python__tick", "input": {"number": self.calls}}
+        used = Usage(input_tokens=0 if self.free else 200_000, output_tokens=10, requests=1)
+        yield Reply([call], "tool_use", used, "loop")
+
+    free = False
+
+
+def tick(number: int) -> str:
+    """Tick."""
+    return str(number)
+
+
+@pytest.mark.finding("3L3")
+async def test_a_team_without_a_budget_has_the_default_caps_of_the_command_line(tmp_path):
+    model = WorksForEver()
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, tools=[tick]) as team:
+        result = await team.run("go")
+        assert (result.stop, result.limit) == ("limit", "tokens")
+        assert team.session.agent_factory.budget_tracker.budget == Budget(
+            usd=20.0, tokens=5_000_000, turns=200, minutes=120
+        )
+    assert model.calls <= 25
+
+
+@pytest.mark.finding("3L3")
+async def test_the_default_cap_on_model_calls_ends_a_run_whose_tokens_cost_nothing(tmp_path):
+    model = WorksForEver()
+    model.free = True
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, tools=[tick], budget=Budget(usd=5.0)) as team:
+        result = await team.run("go")
+    assert (result.stop, result.limit) == ("limit", "turns")
+    assert model.calls == 200
+
+
+@pytest.mark.finding("3L3")
+async def test_an_unlimited_budget_has_only_the_caps_that_it_names(tmp_path):
+    model = WorksForEver()
+    budget = Budget.unlimited(usd=30.0)
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, tools=[tick], budget=budget) as team:
+        result = await team.run("go")
+        caps = team.session.agent_factory.budget_tracker.budget
+        assert caps.as_json() == {"usd": 30.0}
+    assert (result.stop, result.limit) == ("limit", "money")
+    assert model.calls > 25
+
+
+@pytest.mark.finding("3L3")
+async def test_an_unlimited_budget_without_caps_has_none(tmp_path):
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel("ok"), budget=Budget.unlimited()) as team:
+        assert team.session.agent_factory.budget_tracker.budget.as_json() == {}

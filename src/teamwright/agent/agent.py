@@ -20,7 +20,7 @@ from teamwright.agent.mode_reminders import Remind, no_reminder
 from teamwright.agent.plan_mode import PlanMode
 from teamwright.agent.toolbox import NO_TOOLS, Toolbox
 from teamwright.models.effort import Effort, supported_effort
-from teamwright.models.model import NOT_CONTINUED, REQUEST_ID, Failure, Meter, Model, Prefix, Reply
+from teamwright.models.model import NOT_CONTINUED, REQUEST_ID, Failure, Meter, Model, Prefix, Reply, is_same_model
 from teamwright.permissions.permission_decision import Policy
 from teamwright.protocol.events import (
     ESTIMATED_COUNT,
@@ -29,6 +29,7 @@ from teamwright.protocol.events import (
     Emit,
     HasListeners,
     ModelCallEnded,
+    Notice,
     always_true,
 )
 from teamwright.protocol.messages import Block
@@ -165,6 +166,8 @@ class Agent(Struct, weakref=True):
     """Return the directories besides the working directory in which a change counts as progress: those of tasks."""
     fallback: Fallback | None = None
     """The models that are used when the agent's model is not available; None without one."""
+    _other_models: set[str] = field(default_factory=set[str])
+    """Names of other models that were mentioned already."""
     _deferred_changes: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     @property
@@ -240,6 +243,15 @@ class Agent(Struct, weakref=True):
             request_id=answer.request_id,
         )
         self.emit(event)
+
+    def mention_other_model(self, answered: str) -> None:
+        """Emit a notice, once, when an answer names another model than the requested one: a gateway may replace it."""
+        card = self.model.card
+        if not card.usd_in or answered in self._other_models or is_same_model(card.wire, answered):
+            return  # a free server names its models as it likes
+        self._other_models.add(answered)
+        text = f"{card.provider} answered with the model {answered[:80]} in place of {card.wire}: the price may differ"
+        self.emit(Notice(member=self.name, text=text, level="warning"))
 
     def report_failed_attempts(self, answer: Reply | Failure, task: str, seconds: float = 0.0) -> None:
         """Report a call that failed after `seconds`, or the usage of the failed attempts before an answer.

@@ -27,12 +27,21 @@ from teamwright.agent.transcript import (
     newest_delivered_ids,
     queued_line,
     read_header,
-    without_thinking,
+    repaired_messages,
 )
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import keyed_id
-from teamwright.protocol.messages import Block, ToolCall, decode, encode, message_text, tool_calls, tool_result_block
+from teamwright.protocol.messages import (
+    Block,
+    ToolCall,
+    decode,
+    encode,
+    message_text,
+    tool_calls,
+    tool_result_block,
+    with_own_ids,
+)
 from teamwright.protocol.runtime_tags import RuntimeTags
 from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.jsonl import Journal, LostLines
@@ -81,6 +90,8 @@ class Conversation(Struct):
     _journal: Journal | None = None
     _has_unanswered: bool = False
     _closed: bool = False
+    _call_ids: set[str] | None = None
+    """The ids of all calls that a request has; None until the first call after the start or a load."""
     _header_line: bytes = b""
     """The first line, until it is written together with the second."""
 
@@ -251,7 +262,19 @@ class Conversation(Struct):
         self.items.append(item)
         self.reported_tokens = len(self.items), reply.usage.tokens
         self.owes_answer = reply.stop_reason == PAUSE_TURN
-        self._has_unanswered = any(block["type"] == "tool_use" for block in reply.content)
+        calls = tool_calls(reply.content)
+        self._has_unanswered = bool(calls)
+        if self._call_ids is not None:
+            self._call_ids.update(call.id for call in calls)
+
+    def with_own_ids(self, content: list[Block]) -> list[Block]:
+        """Return the blocks of an answer in which no call has the id of another call of the answer or conversation."""
+        if not any(block.get("type") == "tool_use" for block in content):
+            return content
+        if self._call_ids is None:
+            answers = (decode(item)["content"] for item in self.items if b'"tool_use"' in item)
+            self._call_ids = {call.id for blocks in answers for call in tool_calls(cast("list[Block]", blocks))}
+        return with_own_ids(content, self._call_ids)
 
     def fold(
         self, messages: Sequence[bytes], upto: int, about: Mapping[str, Any], prefix: Prefix | None = None
@@ -298,6 +321,10 @@ class Conversation(Struct):
             self.owes_answer, self.interrupted = answer_state
             raise
 
+    def repair(self, about: Mapping[str, Any]) -> None:
+        """Send the repaired messages from now on, which the service accepted in place of these. Raises StorageError."""
+        self.switch_prefix(self.prefix, about)
+
     def replace_prefix(self, prefix: Prefix) -> None:
         """Send another prefix from now on, which the transcript does not record."""
         self.prefix = prefix
@@ -309,8 +336,8 @@ class Conversation(Struct):
         """
         self._append(encode({"type": "prefix", "at": iso_time(), "prefix": prefix.digest, **about}))
         self.lines -= 1  # not a step of the conversation
-        self.items = [without_thinking(item) for item in self.items]
-        self.prefix, self.reported_tokens = prefix, (0, 0)
+        self.items = repaired_messages(self.items)
+        self.prefix, self.reported_tokens, self._call_ids = prefix, (0, 0), None
 
     @property
     def is_closed(self) -> bool:

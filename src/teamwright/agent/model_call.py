@@ -16,8 +16,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.compaction.compaction_state import BYTES_PER_TOKEN, prefix_tokens, total_tokens
 from teamwright.agent.conversation import UserMessage
+from teamwright.agent.transcript import repaired_messages
 from teamwright.models.model import (
     AlivePart,
     BudgetRefusal,
@@ -34,9 +34,10 @@ from teamwright.models.model import (
     with_price,
 )
 from teamwright.models.stop_reason import ENDS, INTERRUPTED, NO_ANSWER, AnswerEnd
+from teamwright.models.token_estimate import answer_tokens, fill_usage, text_size, written_tokens
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import Notice, TextDelta
-from teamwright.protocol.messages import Block, encode, message_text, text_block, tool_calls, with_own_ids
+from teamwright.protocol.messages import Block, encode, message_text, text_block, tool_calls
 from teamwright.protocol.usage import NO_USAGE, Usage
 
 INTERRUPTED_NOTE = (
@@ -52,8 +53,8 @@ class PartialAnswer:
     """The text, usage and time that one answer has so far. The time begins when this is constructed."""
 
     __slots__ = (
-        *("_asked_at", "_broken", "_failed_usage", "_has_started", "_text", "_thinking_characters", "_usage"),
-        "first_part_s",
+        *("_asked_at", "_broken", "_failed_usage", "_has_started", "_text", "_usage"),
+        *("first_part_s", "size"),
     )
 
     def __init__(self) -> None:
@@ -67,7 +68,8 @@ class PartialAnswer:
     def _forget(self) -> None:
         self._has_started, self._usage = False, NO_USAGE
         self._text: list[str] = []
-        self._thinking_characters = 0
+        self.size = 0
+        """The bytes of the present attempt's answer."""
 
     def add(self, part: Part) -> None:
         """Add a part. A failed attempt keeps its usage and loses its text."""
@@ -77,11 +79,15 @@ class PartialAnswer:
             case TextPart():
                 self._has_started = True
                 self._text.append(part.text)
+                self.size += text_size(part.text)
             case UsagePart():
                 self._has_started, self._usage = True, part.usage
             case ThinkingPart():
                 self._has_started = True
-                self._thinking_characters += len(part.text)
+                self.size += text_size(part.text)
+            case AlivePart(size=size) if size:
+                self._has_started = True
+                self.size += size
             case Retrying():
                 self._failed_usage += self._usage
                 self._broken = "".join(self._text) or self._broken
@@ -97,20 +103,11 @@ class PartialAnswer:
 
     def to_reply(self, agent: Agent, request: Request) -> Reply | None:
         """Return the answer so far, with the service's usage or an estimate. None when nothing arrived."""
-        card, text, used = agent.model.card, "".join(self._text), self._usage
+        card, text, reported = agent.model.card, "".join(self._text), self._usage
         lost = price_usage(card, self._failed_usage) if self._failed_usage.tokens else NO_USAGE
         if not self._has_started and not lost.requests:
             return None
-        written = (
-            (len(text) + self._thinking_characters) // BYTES_PER_TOKEN + 1 if text or self._thinking_characters else 0
-        )
-        out = max(used.output_tokens, written)
-        estimated = self._has_started and (out > used.output_tokens or not used.prompt_tokens)
-        if self._has_started and not used.prompt_tokens:
-            prompt = prefix_tokens(request.prefix) + total_tokens(request.items)
-            used = Usage(prompt, out, requests=max(1, used.requests))
-        elif self._has_started:
-            used = replace(used, output_tokens=out)
+        used = fill_usage(reported, request, self.size) if self._has_started else NO_USAGE
         content = agent.tags.mask_key([text_block(text)]) if text.strip() else []
         return Reply(
             content,
@@ -118,10 +115,16 @@ class PartialAnswer:
             price_usage(card, used),
             card.wire,
             failed_usage=lost,
-            is_estimated=estimated,
+            is_estimated=used.tokens != reported.tokens,
             seconds=self.seconds,
             first_part_s=self.first_part_s,
         )
+
+    def usage_so_far(self, agent: Agent, request: Request) -> Usage:
+        """Return the usage of this call, failed attempts included."""
+        card, used = agent.model.card, fill_usage(self._usage, request, self.size) if self._has_started else NO_USAGE
+        lost = price_usage(card, self._failed_usage) if self._failed_usage.tokens else NO_USAGE
+        return lost + price_usage(card, used) if used.requests else lost
 
     def unavailable(self, agent: Agent, reason: str) -> Failure:
         """Return the failure of a model that is not available, without further attempts."""
@@ -280,6 +283,11 @@ async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str
     try:
         try:
             answer = await _read_stream(agent, request, so_far)
+            if isinstance(answer, Failure) and answer.refuses_request:
+                answer = await _send_repaired(agent, request, so_far, answer)
+            if isinstance(answer, BudgetRefusal):
+                keep_partial_answer(agent, request, so_far)
+                return answer, ""
         except BaseException:
             keep_partial_answer(agent, request, so_far)
             raise
@@ -293,13 +301,46 @@ async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str
         agent.meter.settle(None)
 
 
-async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) -> Reply | Failure:
+async def _send_repaired(agent: Agent, request: Request, so_far: PartialAnswer, refusal: Failure) -> CallOutcome:
+    """Send a refused conversation once more without earlier thinking, which is valid for one key and one service only.
+
+    Return the answer, or the first refusal. A form that the service accepts is kept.
+    """
+    items = repaired_messages(request.items)
+    if all(item is old for item, old in zip(items, request.items, strict=True)):
+        return refusal
+    answer = await _read_stream(agent, replace(request, items=items), so_far)
+    if isinstance(answer, BudgetRefusal):
+        return answer
+    answer = replace(answer, failed_usage=refusal.failed_usage + answer.failed_usage)
+    if isinstance(answer, Failure):
+        return replace(refusal, failed_usage=answer.failed_usage) if answer.refuses_request else answer
+    if not agent.conversation.is_closed:
+        with suppress(StorageError):  # the answer cannot be stored either, which ends the turn
+            agent.conversation.repair({"why": "refused", "model": agent.model.card.name})
+    text = f"{refusal.sentence}. The conversation continues without the earlier thinking of the model."
+    agent.emit(Notice(member=agent.name, text=text, level="warning"))
+    return answer
+
+
+async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) -> CallOutcome:
+    """Read an answer to its end.
+
+    A failed attempt is charged at once, and so is an answer that is longer than it was asked to be. When a cap is used
+    up by that, the stream is closed and the refusal returned.
+    """
     activity, tags, unsent_text = agent.activity, agent.tags, ""
+    longest = answer_tokens(request.prefix, agent.model.card.max_output_tokens)
+    charged_at = longest
     activity.start_model_call(agent.model.card.name)
     async with aclosing(agent.model.stream(request)) as parts:
         async for part in parts:
             activity.note_output()
             so_far.add(part)
+            if isinstance(part, Retrying) or written_tokens(so_far.size) > charged_at:
+                charged_at = longest if isinstance(part, Retrying) else written_tokens(so_far.size) + longest // 16
+                if (refusal := await agent.meter.charge(so_far.usage_so_far(agent, request))) is not None:
+                    return refusal
             match part:
                 case TextPart():
                     if agent.has_listeners() and not request.aside:
@@ -307,13 +348,14 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
                         _emit_text(agent, text)
                 case Reply():
                     _emit_text(agent, unsent_text)
+                    agent.mention_other_model(part.model)
                     reply = replace(
                         with_price(agent.model.card, part),
                         id=part.id or f"msg_{secrets.token_hex(16)}",
                         seconds=so_far.seconds,
                         first_part_s=so_far.first_part_s,
                     )
-                    content = tags.mask_key(with_own_ids(reply.content))
+                    content = tags.mask_key(agent.conversation.with_own_ids(reply.content))
                     if content != reply.content:
                         reply = replace(reply, content=content)
                     return reply

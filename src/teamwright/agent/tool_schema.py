@@ -200,7 +200,7 @@ def _parse_json_text(value: Any, expected_type: Any) -> Any:
         return value
     try:
         found = json.loads(value, strict=False)  # weak models write real line ends into JSON text
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
     return found if isinstance(found, expected_type) else value
 

@@ -283,6 +283,13 @@ class Toolbox(Struct, eq=False, dict=True):
         return result
 
     def _check_call(self, call: ToolCall, number: str, *, again: bool = False) -> PreparedCall | ToolResult:
+        try:
+            return self._find_and_validate(call, number, again=again)
+        except (ValueError, TypeError, RecursionError, OverflowError) as problem:
+            # The input is beyond what Python or a schema can examine.
+            return replace(_crash_result(call, problem), invalid="input")
+
+    def _find_and_validate(self, call: ToolCall, number: str, *, again: bool) -> PreparedCall | ToolResult:
         found = self._by_name.get(call.name) or self._find_unlisted(call.name)
         if found is None:
             close, instead = nearest(call.name, self._by_name), OTHER_PRODUCTS_TOOLS.get(call.name, "")

@@ -18,7 +18,7 @@ import msgspec.json
 from msgspec import Struct, field
 
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.messages import Block, bridge_gaps, encode, text_block, tool_calls
+from teamwright.protocol.messages import Block, bridge_gaps, encode, text_block, tool_calls, with_own_ids
 from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.jsonl import LOST, LostLines, read_backward, read_lines, set_aside_damaged_lines
 
@@ -255,7 +255,7 @@ def _apply_prefix_line(line: bytes, history: History, path: Path) -> None:
         history.later_prefix = str(json.loads(line)["prefix"])
     except (ValueError, KeyError, TypeError) as problem:
         raise StorageError("damaged-file", f"{path}: a line of a new prefix cannot be read") from problem
-    history.items = [without_thinking(item) for item in history.items]
+    history.items = repaired_messages(history.items)
 
 
 def _set_owes_answer(history: History, path: Path, *, paused: bool) -> None:
@@ -390,6 +390,40 @@ def without_thinking(item: bytes) -> bytes:
     if len(left) == len(content):
         return item
     return encode({**message, "content": left or [text_block("(no words)")]})
+
+
+def repaired_messages(items: Sequence[bytes]) -> list[bytes]:
+    """Return the messages in the form that a service accepts which refused them: an answer has no thinking, and each
+    call an id of its own.
+
+    A message without a fault is returned as the same object.
+    """
+    used_ids: set[str] = set()
+    renamed: dict[str, str] = {}
+    repaired: list[bytes] = []
+    for item in map(without_thinking, items):
+        if item.startswith(USER_MESSAGE):
+            item, renamed = _with_renamed_results(item, renamed) if renamed else item, {}
+        elif b'"tool_use"' in item:
+            message = cast("dict[str, Any]", json.loads(item))
+            before: list[Block] = message["content"]
+            content = with_own_ids(before, used_ids)
+            changes = [(old["id"], new["id"]) for old, new in zip(before, content, strict=True) if old is not new]
+            renamed = dict(changes)
+            used_ids |= {call.id for call in tool_calls(content)}
+            item = encode({**message, "content": content}) if renamed else item
+        repaired.append(item)
+    return repaired
+
+
+def _with_renamed_results(item: bytes, renamed: Mapping[str, str]) -> bytes:
+    message = cast("dict[str, Any]", json.loads(item))
+    content: list[Block] = message["content"]
+    results = [
+        block | {"tool_use_id": renamed[block["tool_use_id"]]} if block.get("tool_use_id") in renamed else block
+        for block in content
+    ]
+    return encode({**message, "content": results})
 
 
 def line_ids(line: bytes) -> list[str]:

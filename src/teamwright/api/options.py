@@ -52,7 +52,12 @@ class TeamOptions(TypedDict, total=False):
     """
 
     budget: Budget | None
-    """Caps on money, tokens, turns and time, from entering the block, over all runs of the team."""
+    """Caps on money, tokens, turns and time, from entering the block, over all runs of the team.
+
+    A cap that is not given has the default of the command line: 200 model calls of the lead and of each agent, 5
+    million tokens, 120 minutes, 20 USD where the price is known. `Budget.unlimited()` has no caps, and
+    `Budget.unlimited(usd=5.0)` only that one.
+    """
 
     tools: Sequence[Callable[..., Any]]
     """Functions that agents may call, sync or async. A call of one is allowed unless a rule for `python__<function>`
@@ -194,7 +199,8 @@ def to_session_options(options: TeamOptions) -> Options:
         mcp_config=(json.dumps({"mcpServers": servers}),) if (servers := options.get("mcp_servers")) else (),
         trust=options.get("trust", False),
         output=_output_format(options.get("output_type")),
-        budget=options.get("budget") or Budget(),
+        budget=Budget() if (budget := options.get("budget")) is None else budget,
+        has_default_caps=True,
         agents={name: dict(definition) for name, definition in options.get("agents", {}).items()},
         plugin_dirs=tuple(Path(one) for one in options.get("plugin_dirs", ())),
         append_system_prompt=options.get("append_system_prompt", ""),

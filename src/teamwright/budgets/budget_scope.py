@@ -61,6 +61,14 @@ class Scope(Struct):
         self.usd += usage.usd or 0.0
         self.calls += calls
 
+    def charge(self, usage: Usage, before: Usage) -> BudgetRefusal | None:
+        """Count the usage of a call in progress in place of what was charged `before`. Return the refusal of a cap that
+        is used up.
+        """
+        self.tokens += usage.tokens - before.tokens
+        self.usd += (usage.usd or 0.0) - (before.usd or 0.0)
+        return self._used_up()
+
     def take_back(self, calls: int) -> None:
         """Take back tool calls that were counted and do not run."""
         self.calls -= calls
@@ -74,6 +82,10 @@ class Scope(Struct):
             return self.refuse("calls")
         if caps.minutes is not None and self.minutes is not None and self.minutes() >= caps.minutes:
             return self.refuse("time")
+        return self._used_up()
+
+    def _used_up(self) -> BudgetRefusal | None:
+        caps = self.budget
         if caps.usd is not None and self.usd >= caps.usd:
             return self.refuse("money")
         if caps.tokens is not None and self.tokens >= caps.tokens:

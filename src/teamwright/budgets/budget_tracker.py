@@ -30,6 +30,13 @@ class Reservation(Struct):
 
     budget_tracker: BudgetTracker
     parts: tuple[tuple[Scope, ReservedAmount], ...] = ()
+    charged: Usage = NO_USAGE
+
+    async def charge(self, usage: Usage) -> BudgetRefusal | None:
+        """Count what the call has used so far. Return the refusal when a cap is used up."""
+        before, self.charged = self.charged, usage
+        refusals = [scope.charge(usage, before) for scope, _ in self.parts]
+        return next((refusal for refusal in refusals if refusal is not None), None)
 
     def settle(self, usage: Usage | None) -> None:
         """Release the reservation, record the usage, and wake calls that wait for room."""
@@ -37,7 +44,7 @@ class Reservation(Struct):
         for scope, amount in parts:
             scope.release(amount)
             if usage is not None:
-                scope.add(usage)
+                scope.charge(usage, self.charged)
         if parts:
             self.budget_tracker.released()
 

@@ -6,21 +6,23 @@ of `models`. Depends on requests, prices and the budget tracker.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
-from teamwright.agent.compaction.compaction_state import BYTES_PER_TOKEN, message_tokens
+from msgspec.structs import replace
+
 from teamwright.budgets.budget_scope import Estimate, Scope
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
 from teamwright.models.model import BudgetRefusal, Failure, Model, ModelCard, Prefix, Reply, Request, price_usage
+from teamwright.models.stop_reason import INTERRUPTED
+from teamwright.models.token_estimate import BYTES_PER_TOKEN, answer_tokens, message_tokens, written_tokens
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import LimitExceeded, TeamRefused
 from teamwright.protocol.events import ESTIMATED_COUNT, FAILED_ATTEMPTS, Emit, ModelCallEnded
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.messages import encode
 from teamwright.protocol.usage import NO_USAGE, Usage
 
 Clock: TypeAlias = Callable[[], float]
@@ -36,7 +38,6 @@ CACHE_S = 270.0
 _NOT_ESTIMATED = Estimate(0, 0)
 """The estimate of a call without caps."""
 
-_MAX_TOKENS = re.compile(rb'"max_tokens":([0-9]+)')
 _ANSWER = b'{"role":"assistant"'
 
 
@@ -88,6 +89,10 @@ class AgentMeter:
         self._hold, self._sent = got, (card, call.tokens_in)
         return None
 
+    async def charge(self, usage: Usage) -> BudgetRefusal | None:
+        """Implement `Meter.charge`."""
+        return None if self._hold is None else await self._hold.charge(usage)
+
     def settle(self, answer: Reply | Failure | None) -> str:
         """Implement `Meter.settle`. A second settling of the same call changes nothing."""
         hold, self._hold = self._hold, None
@@ -128,12 +133,20 @@ class AgentMeter:
         return admitted
 
     def _counted(self, reply: Reply) -> Usage:
-        """Return the usage that counts for caps: the service's figures, or an estimate from the texts without them."""
-        if reply.usage.tokens or self._sent is None:
-            return reply.usage
+        """Return the usage that counts for caps: the service's figures, or estimates by bytes where it has none."""
+        usage = reply.usage
+        if (
+            self._sent is None
+            or reply.stop_reason == INTERRUPTED
+            or (usage.prompt_tokens and (usage.output_tokens or not reply.content))
+        ):
+            return usage
         card, tokens_in = self._sent
-        tokens_out = len(json.dumps(reply.content, ensure_ascii=False, default=str)) // BYTES_PER_TOKEN + 1
-        return price_usage(card, Usage(tokens_in, tokens_out, requests=reply.usage.requests))
+        if not usage.prompt_tokens:
+            usage = Usage(tokens_in, usage.output_tokens, requests=usage.requests)
+        if not usage.output_tokens:
+            usage = replace(usage, output_tokens=written_tokens(len(encode(reply.content))))
+        return price_usage(card, usage)
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -183,8 +196,7 @@ class AgentMeter:
     def _longest(self, prefix: Prefix, card: ModelCard) -> int:
         """Return the maximum answer, in tokens, that a request with this prefix asks for."""
         if self._most is None or self._most[0] != prefix.digest:
-            found = _MAX_TOKENS.search(prefix.start)
-            self._most = prefix.digest, int(found[1]) if found else card.max_output_tokens
+            self._most = prefix.digest, answer_tokens(prefix, card.max_output_tokens)
         return self._most[1]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
 from teamwright.models.model import TextPart, ThinkingPart, UsagePart
+from teamwright.models.token_estimate import text_size
 from teamwright.models.tool_call_repair import parse_arguments, parse_object, safe_id, safe_name
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, Block
 from teamwright.protocol.usage import Usage
@@ -96,7 +97,7 @@ def _whole_pairs(value: dict[str, Any]) -> dict[str, Any]:
 class AnswerAssembly:
     """An assembly of events in order; `is_whole` is True from `message_stop` on."""
 
-    __slots__ = ("_blocks", "_usage", "id", "is_whole", "model", "stop_reason")
+    __slots__ = ("_blocks", "_usage", "events", "hidden_size", "id", "is_whole", "model", "size", "stop_reason")
 
     def __init__(self) -> None:
         self._blocks: dict[int, _OpenBlock] = {}
@@ -105,10 +106,23 @@ class AnswerAssembly:
         self.model = ""
         self.stop_reason = ""
         self.is_whole = False
+        self.events = 0
+        """The number of events."""
+        self.size = 0
+        """The bytes of the text, thinking and arguments so far."""
+        self.hidden_size = 0
+        """The bytes among them that are no part to be shown: arguments of calls."""
 
     def add_event(self, event: dict[str, Any]) -> TextPart | ThinkingPart | UsagePart | None:
         """Add one event. Return the part of it that can be shown immediately, or the counts so far."""
         kind = event.get("type")
+        self.events += 1
+        if self.is_whole:
+            # Only the counts may follow the end: a call in later events would run although no answer has it.
+            if kind != "message_delta":
+                return None
+            self._count(event.get("usage"))
+            return UsagePart(self.usage())
         if kind == "content_block_delta":
             return self._delta(event)
         if kind == "content_block_start":
@@ -140,7 +154,14 @@ class AnswerAssembly:
             return None
         growing.add(delta)
         key = _GROWING.get(str(delta.get("type")))
-        return _stream_part(key, str(delta.get(key) or "")) if key else None
+        if key is None:
+            hidden = text_size(str(delta.get("partial_json") or ""))
+            self.size += hidden
+            self.hidden_size += hidden
+            return None
+        text = str(delta.get(key) or "")
+        self.size += text_size(text)
+        return _stream_part(key, text)
 
     def _count(self, usage: object) -> None:
         """Update the counts, which are totals: a later one replaces an earlier one, a missing one does not."""

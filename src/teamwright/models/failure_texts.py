@@ -14,7 +14,13 @@ from msgspec.structs import replace
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import get_command, start_command, widen_command
 from teamwright.models.model import REQUEST_ID, SERVICE_SAID, Failure, ModelCard
-from teamwright.models.service_error import ServiceError, is_context_full, is_key_refused, is_worth_retrying
+from teamwright.models.service_error import (
+    ServiceError,
+    is_context_full,
+    is_key_refused,
+    is_request_refused,
+    is_worth_retrying,
+)
 from teamwright.models.truncated_prompt_check import PromptCut
 from teamwright.protocol.ids import nearest
 
@@ -55,6 +61,7 @@ def to_failure(trouble: ServiceError, card: ModelCard, endpoint: Endpoint, tries
         retriable=explanation.retriable,
         before_first_reply=not answered,
         http_status=trouble.answer.status,
+        refuses_request=is_request_refused(trouble),
     )
 
 
@@ -164,6 +171,12 @@ def _silence_text(trouble: ServiceError, endpoint: Endpoint) -> FailureText:
         )
     if trouble.kind == "stalled":
         return FailureText("model-failed", f"{name} stopped sending", ("continue later: all state is saved",))
+    if trouble.kind == "endless":
+        return FailureText(
+            "model-failed",
+            f"the answer of {name} did not end: it was cut at several times the maximum that was asked for",
+            ("check that the server keeps the limit of an answer (max_tokens)",),
+        )
     if trouble.kind == "broken":
         return FailureText(
             "model-failed", f"the answer of {name} stopped short", ("continue later: all state is saved",)

@@ -7,7 +7,6 @@ closes the connection. All failures are raised as `ServiceError`. The only modul
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -24,6 +23,7 @@ from teamwright.models.service_error import (
     parse_http_error,
     read_request_id,
 )
+from teamwright.models.tool_call_repair import parse_json
 from teamwright.processes.http_client import hide_http_logs
 from teamwright.protocol.time_limit import time_limit
 
@@ -178,7 +178,7 @@ class HttpExchange:
         if name == "error":
             raise parse_event_error(data, self.request_id)
         try:
-            event: object = json.loads(data)
+            event: object = parse_json(data)
         except (ValueError, RecursionError):
             if data.strip() == b"[DONE]":
                 return None

@@ -7,6 +7,7 @@ and only the number of bytes grows with the conversation.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -108,12 +109,14 @@ class Retrying(Struct, frozen=True):
 
 
 class AlivePart(Struct, frozen=True):
-    """A sign of progress without text, at most one a second: the answer grows, or may continue.
+    """A sign of progress without text, at most one a second or 2,048 bytes: the answer grows, or may continue.
 
-    `waits_for` is the reason why the request waits instead, e.g. a rate limit; the next part ends the wait.
+    `waits_for` is the reason why the request waits instead, e.g. a rate limit; the next part ends the wait. `size` is
+    the number of bytes of the answer that came since the last part and are not shown: arguments of calls.
     """
 
     waits_for: str = ""
+    size: int = 0
 
 
 class UsagePart(Struct, frozen=True):
@@ -180,6 +183,8 @@ class Failure(Struct, frozen=True):
     retry_after_s: float | None = None
     failed_usage: Usage = NO_USAGE
     http_status: int = 0
+    refuses_request: bool = False
+    """True when the service refused the messages themselves: without earlier thinking it may accept them."""
 
     @property
     def is_unavailable(self) -> bool:
@@ -245,6 +250,13 @@ class ModelCard(Struct, frozen=True):
     """The source of each fact that is not merely assumed (`models.catalog`)."""
 
 
+def is_same_model(requested: str, answered: str) -> bool:
+    """Return True when two ids may name one model: one is the other with a vendor, a region or a date around it."""
+    one, other = (re.split(r"[/:]", name.lower().strip("/"))[-1] for name in (requested, answered))
+    short, long = sorted((requested.lower(), answered.lower()), key=len)
+    return not answered or short in long or one in other or other in one
+
+
 class Model(Protocol):
     """A model that one or many agents call. One object a (provider, model, credential); safe to share."""
 
@@ -285,6 +297,13 @@ class Meter(Protocol):
         """Reserve what this call may use; wait while calls of others have reserved it. Return the refusal, if any.
 
         The reservation lasts until `settle`.
+        """
+        ...
+
+    async def charge(self, usage: Usage) -> BudgetRefusal | None:
+        """Charge what the call in progress has used so far, in place of what it was charged before.
+
+        Return the refusal when a cap is used up: the call is then cut.
         """
         ...
 

@@ -132,8 +132,9 @@ class ModelSettings(Struct, frozen=True):
     retry_after_most_s: float = 300.0
     """The longest pause in seconds that a service may ask for; beyond it the agent is paused instead."""
     limit_most_s: float = 3600.0
-    """The longest limit in seconds, as the service reports it, after which an agent retries automatically. A headless
-    run waits `LIMIT_HEADLESS_S` at most."""
+    """The longest limit in seconds, as the service reports it, after which an agent retries automatically, and the
+    longest time for which calls are retried while the service answers none of any agent. A headless run waits
+    `LIMIT_HEADLESS_S` at most."""
     cache_warmup_s: float = 4.0
     """Seconds that a call waits at most for an equal prompt that was sent just before it, to read it from the service's
     cache; 0 disables the wait."""

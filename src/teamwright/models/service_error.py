@@ -87,8 +87,9 @@ class ServiceError(Exception):
     """A request that failed. Never leaves this package: it becomes a Retrying or a Failure part.
 
     `kind` is `http` (the service answered with an error), `connect` (it was not reached), `broken` (the answer ended
-    early), `stalled` (nothing, or only keep-alives arrived), `strange` (the response is no answer) or `setup` (no
-    connection can be made with the proxy or the certificates in the environment).
+    early), `stalled` (nothing, or only keep-alives arrived), `strange` (the response is no answer), `setup` (no
+    connection can be made with the proxy or the certificates in the environment), or `endless` (far more came than the
+    request asks for).
     """
 
     def __init__(self, kind: str, message: str, answer: ServiceAnswer | None = None) -> None:
@@ -145,6 +146,17 @@ def is_context_full(trouble: ServiceError) -> bool:
     return answer.status in (400, 422, 500) and bool(_CONTEXT_FULL.search(trouble.message))
 
 
+def is_request_refused(trouble: ServiceError) -> bool:
+    """Return True when the messages were refused for what they contain, such as a signature of another key."""
+    status = trouble.answer.status
+    if trouble.kind != "http" or is_context_full(trouble) or status < 400:
+        return False
+    return status in (400, 422) or bool(_THINKING.search(trouble.message))
+
+
+_THINKING = re.compile(r"\bsignature\b|\bthinking\b|encrypted[_ ]content|\breasoning\b|\bitem .{0,10}\brs_", re.I)
+
+
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that the service asks to wait: `retry-after-ms`, or `retry-after` as seconds or as a date."""
     milliseconds = _number(headers.get("retry-after-ms"))
@@ -158,8 +170,11 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         return None
     from email.utils import mktime_tz, parsedate_tz  # loaded only for a date, which hardly any service sends
 
-    date = parsedate_tz(value)
-    return max(0.0, mktime_tz(date) - time.time()) if date else None
+    try:
+        date = parsedate_tz(value)
+        return max(0.0, mktime_tz(date) - time.time()) if date else None
+    except (ValueError, TypeError, ArithmeticError):
+        return None
 
 
 def _number(text: str | None) -> float | None:
@@ -222,7 +237,7 @@ def _read_error(body: bytes) -> _ErrorBody:
     """Parse an error body: of the Messages API, of OpenAI's shape, Google's or Bedrock's, or plain text."""
     try:
         parsed: object = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _ErrorBody(_plain(body))
     if isinstance(parsed, list) and parsed:
         parsed = cast("list[object]", parsed)[0]  # Google puts some errors into a list
@@ -237,10 +252,13 @@ def _read_error(body: bytes) -> _ErrorBody:
     code: object = error.get("code")
     reason, retry_s = _details(error)
     kind = reason or (code if isinstance(code, str) and not code.isdigit() else "") or error.get("type")
-    number = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdigit()) else 0
+    number = int(code) if isinstance(code, int) or (isinstance(code, str) and _STATUS.fullmatch(code)) else 0
     return _ErrorBody(
         str(message), str(kind or error.get("status") or ""), str(whole.get("request_id") or ""), number, retry_s
     )
+
+
+_STATUS = re.compile(r"[0-9]{3}")
 
 
 def _details(error: Mapping[str, Any]) -> tuple[str, float | None]:
@@ -249,8 +267,8 @@ def _details(error: Mapping[str, Any]) -> tuple[str, float | None]:
     details: object = error.get("details")
     for row in cast("list[Any]", details) if isinstance(details, list) else []:
         fields = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
-        if fields.get("reason") in _STATUS_BY_REASON:
-            reason = str(fields["reason"])
+        if (known := str(fields.get("reason"))) in _STATUS_BY_REASON:
+            reason = known
         if any("PerDay" in str(one.get("quotaId", "")) for one in _violations(fields)):
             reason = "QUOTA_PER_DAY"
         if str(fields.get("@type", "")).endswith("RetryInfo"):
@@ -261,7 +279,8 @@ def _details(error: Mapping[str, Any]) -> tuple[str, float | None]:
 def _violations(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return Google's used-up quotas: `quotaId` contains the period of each."""
     rows: object = fields.get("violations")
-    return [cast("dict[str, Any]", row) for row in cast("list[Any]", rows or []) if isinstance(row, dict)]
+    found = cast("list[Any]", rows) if isinstance(rows, list) else []
+    return [cast("dict[str, Any]", row) for row in found if isinstance(row, dict)]
 
 
 def _plain(body: bytes) -> str:

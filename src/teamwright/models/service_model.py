@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import AbstractContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +34,17 @@ from teamwright.models.model import (
     UsagePart,
     price_usage,
 )
-from teamwright.models.model_settings import ModelSettings
+from teamwright.models.model_settings import STALL_QUIET_S, ModelSettings
 from teamwright.models.providers.api_format import ApiFormat
 from teamwright.models.providers.messages import MessagesFormat
 from teamwright.models.rate_limit.cache_warmup import CacheWarmup
 from teamwright.models.rate_limit.rate_limiter import CallPermit, RateLimiter
 from teamwright.models.server_model import ServerModelFacts
 from teamwright.models.service_error import ServiceAnswer, ServiceError, is_throttled, is_worth_retrying
+from teamwright.models.token_estimate import answer_tokens, fill_usage, written_tokens
 from teamwright.models.truncated_prompt_check import PromptCheck
 from teamwright.protocol.messages import Block, encode
+from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Usage
 
 if TYPE_CHECKING:
@@ -50,12 +52,20 @@ if TYPE_CHECKING:
 
 ALIVE_EVERY_S = 1.0
 """Seconds between two AliveParts while an answer grows without text (the input of a tool call)."""
+ALIVE_EVERY_BYTES = 2_048
+"""Bytes of arguments after which an AlivePart is yielded earlier."""
+ENDLESS_FACTOR = 4
+"""An answer is cut at this multiple of the requested maximum, estimated by bytes: it does not end."""
+ENDLESS_TOKENS = 8_192
+"""The same in tokens for small maxima. As many events without content are allowed too."""
 WARMUP_WAIT = "an equal prompt, which is read first"
 """The wait reason of a call that lets another one go first."""
 CONTINUATIONS = 8
 """The number of requests for one answer that the service pauses (`pause_turn`); after them it is returned as it is."""
 FIRST_CONNECTS = 2
 """The number of retries for a service that never answered and cannot be reached."""
+FAILING_WAIT_S = 1.0
+"""Seconds that a call waits at least for its turn, however long the service has failed."""
 MAX_REASON = 120
 """Characters of a service's error text that are shown with the first retry."""
 LOCAL_FAILURE_STATUSES = frozenset({500, 501, 502})
@@ -91,6 +101,8 @@ class ServiceModel:
         self._client: AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answered = False
+        self._failing_since: float | None = None
+        self._last_trouble: ServiceError | None = None
         self._cache_warmup = CacheWarmup(settings.cache_warmup_s if card.caching else 0.0)
         self._prompt_check = None if endpoint.provider in PROVIDERS_THAT_REFUSE else PromptCheck()
         self._served = served or ServerModelFacts(endpoint)
@@ -160,6 +172,7 @@ class ServiceModel:
             yield AlivePart(WARMUP_WAIT)
             await self._cache_warmup.follow(first)
             yield AlivePart()
+        silent_s = 0.0
         for tries in count(1):
             try:
                 exchange = HttpExchange(self._open_client(), self._endpoint, self._clocks)
@@ -167,6 +180,7 @@ class ServiceModel:
                 outcome.failure = self._failed(trouble, tries)
                 return
             attempt = _Attempt(exchange, self._format, request.prefix, items, self._cache_warmup)
+            attempt.most_tokens = max(ENDLESS_TOKENS, ENDLESS_FACTOR * self._longest(request))
             attempt.tags = ThinkTags() if self._card.think_tags else None
             async with aclosing(self._run_attempt(attempt)) as parts:
                 async for part in parts:
@@ -174,13 +188,18 @@ class ServiceModel:
             if attempt.trouble is None:
                 outcome.reply = self._reply(attempt)
                 return
-            outcome.failed_usage += self._failed_usage(attempt)
+            failed_usage = self._failed_usage(attempt, request)
+            outcome.failed_usage += failed_usage
+            if failed_usage.requests:
+                yield UsagePart(failed_usage)
             failure = self._failed(attempt.trouble, tries)
-            if not self._is_worth_retry(attempt.trouble, tries):
+            silent_s += self._clocks.stall_s if attempt.trouble.kind == "stalled" else 0.0
+            wait_s = self._backoff_s(tries) if attempt.shared_pause_s is None else attempt.shared_pause_s
+            gives_up = silent_s >= STALL_QUIET_S or self._fails_too_long(wait_s)
+            if gives_up or not self._is_worth_retry(attempt.trouble, tries):
                 again_s = self._limit_passes_s(attempt.trouble)
                 outcome.failure = replace(failure, partial=attempt.text(), retry_after_s=again_s)
                 return
-            wait_s = self._backoff_s(tries) if attempt.shared_pause_s is None else attempt.shared_pause_s
             reason = _failure_reason(failure) if tries == 1 else failure.what
             yield Retrying(reason, wait_s, tries, attempt.trouble.is_unavailable)
             if attempt.shared_pause_s is None:
@@ -200,22 +219,52 @@ class ServiceModel:
         if waits:
             yield AlivePart(waits)
         with attempt.lead():
-            async with self._rate_limiter.permit() as turn, aclosing(attempt.parts()) as parts:
-                if waits:
-                    yield AlivePart()
-                async for part in parts:
-                    yield part
-                self._account(turn, attempt)
+            async with AsyncExitStack() as permit:
+                try:
+                    async with time_limit(self._longest_wait_s()):
+                        turn = await permit.enter_async_context(self._rate_limiter.permit())
+                except TimeoutError:
+                    attempt.trouble = self._last_trouble or ServiceError("stalled", "no call was possible in time")
+                    return
+                async with aclosing(attempt.parts()) as parts:
+                    if waits:
+                        yield AlivePart()
+                    async for part in parts:
+                        yield part
+                    self._account(turn, attempt)
 
     def _account(self, turn: CallPermit, attempt: _Attempt) -> None:
         trouble = attempt.trouble
         if trouble is None:
-            self._answered = True
+            self._answered, self._failing_since, self._last_trouble = True, None, None
             self._rate_limiter.note_success(turn)
-        elif is_throttled(trouble):
+            return
+        if not is_worth_retrying(trouble):
+            return  # the service answers: it refuses this request
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
+        self._last_trouble = trouble
+        if is_throttled(trouble):
             wait_s = trouble.answer.retry_after_s
             too_long = wait_s is not None and wait_s > self._settings.retry_after_most_s
             attempt.shared_pause_s = self._rate_limiter.note_throttled(turn, None if too_long else wait_s)
+
+    def _failed_for_s(self) -> float:
+        """Return for how many seconds the service has answered no call of this process; 0 when it answered the last."""
+        return 0.0 if self._failing_since is None else time.monotonic() - self._failing_since
+
+    def _fails_too_long(self, wait_s: float) -> bool:
+        """Return True when the service answers no call of any agent, and will have done so for too long after a wait.
+
+        This bounds the retries of a whole run: those of its members, and those that a paused agent makes later.
+        """
+        return self._failed_for_s() + wait_s > self._settings.limit_most_s
+
+    def _longest_wait_s(self) -> float | None:
+        """Return how long a call waits for its turn; None: without a limit, as long as the service answers."""
+        if self._failing_since is None:
+            return None
+        return max(FAILING_WAIT_S, self._settings.limit_most_s - self._failed_for_s())
 
     def _is_worth_retry(self, trouble: ServiceError, tries: int) -> bool:
         wait_s = trouble.answer.retry_after_s
@@ -235,7 +284,7 @@ class ServiceModel:
             return None
         retry_s = trouble.answer.retry_after_s or 0.0
         wait_s = max(retry_s, self._rate_limiter.paused_s, self._settings.backoff_most_s)
-        return wait_s if wait_s <= self._settings.limit_most_s else None
+        return None if self._fails_too_long(wait_s) else wait_s
 
     def _backoff_s(self, tries: int) -> float:
         longest = min(self._settings.backoff_most_s, self._settings.backoff_s * 2 ** min(tries - 1, 20))
@@ -259,10 +308,16 @@ class ServiceModel:
             id=assembly.id,
         )
 
-    def _failed_usage(self, attempt: _Attempt) -> Usage:
-        """Return the usage of a failed attempt, as far as the service reported it: it counts as a request then."""
-        used = attempt.assembly.usage()
-        return price_usage(self._card, used) if used.tokens else Usage()
+    def _longest(self, request: Request) -> int:
+        return answer_tokens(request.prefix, self._card.max_output_tokens)
+
+    def _failed_usage(self, attempt: _Attempt, request: Request) -> Usage:
+        """Return the usage of a failed attempt whose answer had begun: it counts as a request then."""
+        assembly = attempt.assembly
+        if not assembly.events:
+            return Usage()
+        request = replace(request, items=attempt.items)
+        return price_usage(self._card, fill_usage(assembly.usage(), request, assembly.size))
 
     def _check_reply(self, request: Request, reply: Reply) -> Reply | Failure:
         """Return the reply, or the failure if it shows that the server did not read the whole prompt."""
@@ -293,11 +348,13 @@ class _Attempt:
     __slots__ = (
         "_cache_warmup",
         "_format",
-        "_items",
+        "_hidden_size",
         "_prefix",
         "_translator",
         "assembly",
         "exchange",
+        "items",
+        "most_tokens",
         "shared_pause_s",
         "tags",
         "trouble",
@@ -312,12 +369,14 @@ class _Attempt:
         cache_warmup: CacheWarmup,
     ) -> None:
         self.exchange = exchange
-        self._format, self._prefix, self._items, self._cache_warmup = api_format, prefix, items, cache_warmup
-        self._translator = api_format.translator(items)
+        self._format, self._prefix, self.items, self._cache_warmup = api_format, prefix, items, cache_warmup
+        self._translator = api_format.translator()
         self.assembly = AnswerAssembly()
         self.trouble: ServiceError | None = None
         self.shared_pause_s: float | None = None
         self.tags: ThinkTags | None = None
+        self.most_tokens = ENDLESS_TOKENS
+        self._hidden_size = 0
 
     def lead(self) -> AbstractContextManager[None]:
         """Make later calls with the same new prefix wait during this attempt."""
@@ -337,7 +396,7 @@ class _Attempt:
             )
 
     async def _events(self) -> AsyncGenerator[dict[str, Any], None]:
-        outgoing = await self._format.build_request(self._prefix, self._items)
+        outgoing = await self._format.build_request(self._prefix, self.items)
         begun = False
         async with aclosing(self.exchange.events(outgoing, self._format.reader())) as events:
             async for event in events:
@@ -347,7 +406,11 @@ class _Attempt:
                 yield event
 
     def _alive(self, shown_at: float) -> tuple[AlivePart, ...]:
-        return (AlivePart(),) if time.monotonic() - shown_at >= ALIVE_EVERY_S else ()
+        size = self.assembly.hidden_size - self._hidden_size
+        if size < ALIVE_EVERY_BYTES and time.monotonic() - shown_at < ALIVE_EVERY_S:
+            return ()
+        self._hidden_size = self.assembly.hidden_size
+        return (AlivePart(size=size),)
 
     @asynccontextmanager
     async def _keeping_trouble(self) -> AsyncGenerator[None, None]:
@@ -358,17 +421,29 @@ class _Attempt:
             self.trouble = None if self.assembly.is_whole else trouble
 
     def _take(self, event: dict[str, Any]) -> list[TextPart | ThinkingPart | UsagePart]:
+        size = self.assembly.size
         try:
             events = self._translate(event)
             visible_events = (
                 events if (tags := self.tags) is None else [one for each in events for one in tags.take(each)]
             )
             parts = [self.assembly.add_event(one) for one in visible_events]
-        except (TypeError, ValueError, AttributeError, LookupError):
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError):
             raise ServiceError("strange", f"an event of an unknown shape: {event.get('type')}") from None
+        self._check_length(size)
         if self.assembly.is_whole:
             self.exchange.end_soon(trailing=self._translator.has_trailing)
         return [part for part in parts if part is not None]
+
+    def _check_length(self, before: int) -> None:
+        """Raise ServiceError for an answer that grows on after it was longer than any answer to this request could be.
+
+        `before` is its size before the newest event.
+        """
+        assembly, most = self.assembly, self.most_tokens
+        grows = assembly.size > before and written_tokens(before) > most
+        if grows or assembly.events > most + ENDLESS_TOKENS:
+            raise ServiceError("endless", f"it did not end, and was cut after {most:,} tokens")
 
     def _translate(self, event: dict[str, Any]) -> Iterable[dict[str, Any]]:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from math import isfinite
 from typing import Any, cast
 
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS
@@ -26,6 +27,26 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_MOST = 64
 
 
+def parse_json(text: str | bytes, *, strict: bool = True) -> Any:
+    """Return the value of a JSON text. An integer with more digits than Python reads becomes infinity.
+
+    Raises ValueError and RecursionError.
+    """
+    try:
+        return json.loads(text, strict=strict)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # the limit of digits; UnicodeDecodeError is raised again below
+        return json.loads(text, strict=strict, parse_int=_integer)
+
+
+def _integer(digits: str) -> int | float:
+    try:
+        return int(digits)
+    except ValueError:
+        return float("-inf" if digits.startswith("-") else "inf")
+
+
 def parse_arguments(text: str, *, repair: bool = True) -> dict[str, Any]:
     """Return the arguments in a text, or `{UNPARSED_ARGUMENTS: text}` where it contains no object.
 
@@ -34,7 +55,7 @@ def parse_arguments(text: str, *, repair: bool = True) -> dict[str, Any]:
     """
     for candidate in _candidates(text) if repair else (text,):
         try:
-            value: object = json.loads(candidate, strict=not repair)
+            value: object = parse_json(candidate, strict=not repair)
         except (ValueError, RecursionError):
             continue
         if (found := _as_object(value)) is not None:
@@ -59,7 +80,7 @@ def describe_problem(text: str) -> str:
     if text == TOO_DEEP:
         return too_deep
     try:
-        value: object = json.loads(text)
+        value: object = parse_json(text)
     except json.JSONDecodeError as problem:
         near = text[max(0, problem.pos - NEAR // 2) : problem.pos + NEAR // 2]
         expected = problem.msg[:1].lower() + problem.msg[1:]
@@ -68,6 +89,8 @@ def describe_problem(text: str) -> str:
         return too_deep
     if is_deep(value):
         return too_deep
+    if has_no_number(value):
+        return "a number in it is NaN, infinite or too long"
     return f"expected one object of parameters, not {_kind(value)}"
 
 
@@ -77,6 +100,15 @@ def _kind(value: object) -> str:
     if isinstance(value, str):
         return "a text"
     return "true or false" if isinstance(value, bool) else "a number"
+
+
+def has_no_number(value: object) -> bool:
+    """Return True when a value has a number that JSON does not have, so that it cannot be stored and sent again."""
+    if isinstance(value, float):
+        return not isfinite(value)
+    if isinstance(value, dict):
+        return any(map(has_no_number, cast("dict[str, object]", value).values()))
+    return isinstance(value, list) and any(map(has_no_number, cast("list[object]", value)))
 
 
 def is_deep(value: object) -> bool:
@@ -122,10 +154,10 @@ def _as_object(value: object, *, nested: bool = True) -> dict[str, Any] | None:
         return {}
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
-        return None if is_deep(fields) else fields
+        return None if is_deep(fields) or has_no_number(fields) else fields
     if isinstance(value, str) and nested:
         try:
-            return _as_object(json.loads(value, strict=False), nested=False)
+            return _as_object(parse_json(value, strict=False), nested=False)
         except (ValueError, RecursionError):
             return None
     items = cast("list[object]", value) if isinstance(value, list) else []

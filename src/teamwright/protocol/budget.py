@@ -20,8 +20,9 @@ _INTEGER_CAPS = frozenset({"tokens", "turns", "calls"})
 class Budget(Struct, frozen=True):
     """Caps; None is no cap. `usd` in US dollars, `tokens` in and out together, `minutes` of time.
 
-    `turns` counts model calls (of a run: the lead's), `calls` tool calls. Raises UsageError for a cap that is no number
-    above 0.
+    `turns` counts model calls (of a run: the lead's), `calls` tool calls. A run has a default for each cap that it is
+    not given: 200 model calls of the lead and of each agent, 5 million tokens, 120 minutes, and 20 USD where the price
+    is known. `Budget.unlimited` has none. Raises UsageError for a cap that is no number above 0.
     """
 
     usd: float | None = None
@@ -29,6 +30,15 @@ class Budget(Struct, frozen=True):
     turns: int | None = None
     minutes: float | None = None
     calls: int | None = None
+    is_unlimited: bool = False
+    """True when the default caps of a run do not apply."""
+
+    @classmethod
+    def unlimited(
+        cls, usd: float | None = None, tokens: int | None = None, turns: int | None = None, minutes: float | None = None
+    ) -> Budget:
+        """Return a budget for a run without default caps; only the given caps apply. Raises UsageError as `Budget`."""
+        return cls(usd=usd, tokens=tokens, turns=turns, minutes=minutes, is_unlimited=True)
 
     def __post_init__(self) -> None:
         for name in CAP_NAMES:
@@ -56,13 +66,12 @@ class Budget(Struct, frozen=True):
         if not other:
             return self
         pairs = {name: (getattr(self, name), getattr(other, name)) for name in CAP_NAMES}
-        return Budget(
-            **{name: min((cap for cap in pair if cap is not None), default=None) for name, pair in pairs.items()}
-        )
+        smallest = {name: min((cap for cap in pair if cap is not None), default=None) for name, pair in pairs.items()}
+        return Budget(**smallest, is_unlimited=self.is_unlimited)
 
     def with_defaults(self, other: Budget) -> Budget:
         """Return this budget, with the other's caps where this one has none."""
-        return Budget(**(other.as_json() | self.as_json()))
+        return Budget(**(other.as_json() | self.as_json()), is_unlimited=self.is_unlimited)
 
     def as_json(self) -> dict[str, Any]:
         """Return the caps that are set, by name."""
@@ -84,7 +93,7 @@ class Budget(Struct, frozen=True):
         return cls(**{name: cap for name, cap in caps.items() if cap is not None})
 
 
-CAP_NAMES = Budget.__struct_fields__
+CAP_NAMES = ("usd", "tokens", "turns", "minutes", "calls")
 """The names of all caps."""
 
 NO_CAPS = Budget()

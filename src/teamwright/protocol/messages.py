@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, partial
 from typing import Any, TypeAlias, cast
 
@@ -59,23 +59,29 @@ def tool_calls(content: Iterable[Block]) -> list[ToolCall]:
     ]
 
 
-def with_own_ids(content: list[Block]) -> list[Block]:
-    """Return the answer with a unique id for each call: some servers give the calls of one answer the same id."""
-    ids = [block["id"] for block in content if block.get("type") == "tool_use"]
-    if len(set(ids)) == len(ids):
-        return content
-    used_ids, blocks = set(ids), list[Block]()
+def with_own_ids(content: list[Block], used_ids: Collection[str] = ()) -> list[Block]:
+    """Return the answer with an id for each call that no other call of it has, and none of `used_ids`.
+
+    Some servers count the calls of each answer from 0, or give all calls one id. Services refuse a conversation in
+    which two calls have the same id.
+    """
+    ids = {block["id"] for block in content if block.get("type") == "tool_use"}
     seen: set[str] = set()
+    blocks = list[Block]()
     for block in content:
-        if block.get("type") == "tool_use" and block["id"] in seen:
-            number = 2
-            while (id := f"{block['id']}_{number}") in used_ids:
-                number += 1
-            used_ids.add(id)
-            block = block | {"id": id}
-        seen.add(str(block.get("id")))
+        if block.get("type") == "tool_use":
+            id, number = block["id"], len(used_ids) + 2
+            while id in seen or id in used_ids:
+                candidate = f"{block['id'][:_ID_STEM]}_{number}"
+                id, number = (id if candidate in ids else candidate), number + 1
+            seen.add(id)
+            block = block if id == block["id"] else block | {"id": id}
         blocks.append(block)
     return blocks
+
+
+_ID_STEM = 44
+"""Characters of an id that stay when a number is added: services accept ids of at most 64 characters."""
 
 
 def message_text(content: str | Iterable[Block]) -> str:

@@ -78,6 +78,8 @@ class Options(Struct, frozen=True):
     session_worktree: str = ""
     """The path of that worktree in a member process, whose lead's process has its lease."""
     budget: Budget = field(default_factory=Budget)
+    has_default_caps: bool = False
+    """True for a program that opens the session: it has the default caps of a headless run."""
     assumed: tuple[str, ...] = ()
     """Caps that come from the defaults of a headless run. The default cap on money refuses no unknown price."""
     calls_per_agent: int | None = None
@@ -136,13 +138,13 @@ _CAP_FLAGS = {
 
 
 def with_default_caps(options: Options, of_user: Budget) -> Options:
-    """Return the options of a headless run with a cap of each kind; other options unchanged.
+    """Return the options of a headless run or a program with a cap of each kind; other options unchanged.
 
-    `of_user` are the settings `budget.run`, which replace default caps.
+    `of_user` are the settings `budget.run`, which replace default caps. An unlimited budget gets none.
     """
-    if not options.headless:
-        return options
     requested = options.budget
+    if requested.is_unlimited or not (options.headless or options.has_default_caps):
+        return options
     caps = requested.with_defaults(of_user.with_defaults(HEADLESS))
     assumed = tuple(name for name in _CAP_FLAGS if not requested.has(name))
     calls = options.calls_per_agent or max(HEADLESS.turns or 0, caps.turns or 0)

@@ -1,7 +1,7 @@
 """A user's Python function as a tool: schema from annotations and docstring, name `python__<function>`.
 
-Sync functions run in a thread. An exception becomes a tool error for the model, never a crash. An unsuitable function
-is refused before anything starts, with the reason.
+Sync functions run in threads that nothing else uses, so that slow ones never hold up the library. An exception becomes
+a tool error for the model, never a crash. An unsuitable function is refused before anything starts, with the reason.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ import asyncio
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import cache
 from typing import Any, TypeAlias, get_type_hints
 
 from pydantic import PydanticUserError, create_model
@@ -22,6 +25,7 @@ from teamwright.agent.tool_schema import input_schema
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.program_log import log_failure
+from teamwright.protocol.time_limit import time_limit
 from teamwright.tools.long_results import fit_result
 
 Function: TypeAlias = Callable[..., Any]
@@ -33,6 +37,15 @@ PREFIX = "python__"
 """The prefix of such a tool's name, for models and for permission rules."""
 
 
+MAX_THREADS = 32
+"""The most sync functions that run at once in this process, for all teams; further calls wait for one to return."""
+
+
+@cache
+def _tool_threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="teamwright-function")
+
+
 class PythonTool(Tool[ToolInput]):
     """One function. Permission rules name it `python__<function>`."""
 
@@ -42,12 +55,15 @@ class PythonTool(Tool[ToolInput]):
         name: str,
         input_type: type[ToolInput],
         text: str,
+        *,
         context_names: Sequence[str],
         describe_caller: DescribeCaller,
+        timeout_s: float | None,
     ) -> None:
         self._function = function
         self._context_names = context_names
         self._describe_caller = describe_caller
+        self._timeout_s = timeout_s
         self._is_async = inspect.iscoroutinefunction(function)
         self._parameters = tuple(input_type.model_fields)
         self._text = text
@@ -74,13 +90,18 @@ class PythonTool(Tool[ToolInput]):
         arguments = {name: getattr(call, name) for name in self._parameters}
         if self._context_names:
             arguments |= dict.fromkeys(self._context_names, self._context(ctx))
+        limit: asyncio.Timeout | None = None
         try:
-            value = await self._call(arguments)
+            async with time_limit(self._timeout_s) as limit:
+                value = await self._call(arguments)
+        except TimeoutError as problem:
+            if limit is None or not limit.expired():
+                return self._raised(problem, ctx)
+            may_run = "" if self._is_async else " It may still be running."
+            return ToolResult.error(f"{self.name} did not return within {self._timeout_s:g} s.{may_run}")
         except (Exception, SystemExit) as problem:
             # SystemExit is caught too: a function that calls a command line's entry must not end the program.
-            log_failure(f"{self.name}, called by {ctx.member}, failed", problem)
-            error_text = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
-            return ToolResult.error(f"{self.name} raised {fit_result(error_text, ctx)}")
+            return self._raised(problem, ctx)
         if not isinstance(value, ToolResult):
             return ToolResult(fit_result(_as_text(value), ctx))
         content = fit_result(value.content, ctx) if isinstance(value.content, str) else value.content
@@ -90,12 +111,20 @@ class PythonTool(Tool[ToolInput]):
         member, team, task = self._describe_caller(ctx.member)
         return CallContext(ctx.member, member, team, task, ctx.tool_use_id, ctx.workplace.cwd)
 
+    def _raised(self, problem: BaseException, ctx: ToolContext) -> ToolResult:
+        log_failure(f"{self.name}, called by {ctx.member}, failed", problem)
+        error_text = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
+        return ToolResult.error(f"{self.name} raised {fit_result(error_text, ctx)}")
+
     async def _call(self, arguments: dict[str, Any]) -> Any:
         value: Any
         if self._is_async:
             value = await self._function(**arguments)
         else:
-            value, problem = await asyncio.to_thread(_call_in_thread, self._function, arguments)
+            context = copy_context()
+            value, problem = await asyncio.get_running_loop().run_in_executor(
+                _tool_threads(), lambda: context.run(_call_in_thread, self._function, arguments)
+            )
             if problem is not None:
                 raise problem
         return await value if inspect.isawaitable(value) else value
@@ -134,8 +163,23 @@ def python_tool(function: Function, describe_caller: DescribeCaller = _without_t
     parameters = inspect.signature(function).parameters.values()
     context_names = tuple(p.name for p in parameters if hints.get(p.name) is CallContext)
     fields = {p.name: _field(function, p, hints) for p in parameters if p.name not in context_names}
-    input_type = _input_type(function, name, fields)
-    return PythonTool(function, name, input_type, text, context_names, describe_caller)
+    return PythonTool(
+        function,
+        name,
+        _input_type(function, name, fields),
+        text,
+        context_names=context_names,
+        describe_caller=describe_caller,
+        timeout_s=_timeout_s(function),
+    )
+
+
+def _timeout_s(function: Function) -> float | None:
+    """Return the seconds that a call of the function may take: its attribute `timeout_s`; None without one."""
+    value: object = getattr(function, "timeout_s", None)
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value > 0):
+        return value
+    raise _refused_error(function, f"its timeout_s is no number of seconds above 0: {value!r:.60}", "timeout_s = 30")
 
 
 def _field(function: Function, parameter: inspect.Parameter, hints: dict[str, Any]) -> tuple[Any, Any]:

@@ -4,15 +4,18 @@ import asyncio
 import json
 
 import pytest
+from pydantic import Field
 
 from teamwright.agent.conversation import UserMessage
+from teamwright.agent.tool_input import ToolInput
 from teamwright.agent.turn_loop import run_turn
 from teamwright.models.model import Reply
 from teamwright.models.tool_call_repair import MOST_DEPTH, describe_problem, parse_arguments
+from teamwright.permissions.verdict import Access
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Raw, encode_event
-from tests.agent.parts import Echo, an_agent
+from tests.agent.parts import Echo, Listed, an_agent, call, says
 from tests.support.waits import WAIT_S
 
 FORMATS = ["messages", "openai-chat", "openai-responses", "gemini", "bedrock"]
@@ -192,3 +195,49 @@ async def test_a_proxy_or_a_certificate_that_cannot_be_used_is_named(monkeypatch
     assert (failure.slug, failure.retriable) == ("no-network", False)
     assert said in failure.what
     assert do in " ".join(failure.do)
+
+
+HUGE = "1" + "0" * 5_000
+NO_NUMBERS = [f'{{"n": {HUGE}}}', f'{{"n": -{HUGE}}}', '{"n": NaN}', '{"n": [{"m": -Infinity}]}', '{"n": 1e999}']
+
+
+@pytest.mark.finding("3L8")
+@pytest.mark.parametrize("text", NO_NUMBERS, ids=["huge", "huge and negative", "NaN", "infinite, inside", "1e999"])
+def test_a_number_that_json_does_not_have_is_explained_and_never_raised(text):
+    assert parse_arguments(text) == {UNPARSED_ARGUMENTS: text}
+    assert describe_problem(text) == "a number in it is NaN, infinite or too long"
+
+
+@pytest.mark.finding("3L8")
+@pytest.mark.parametrize("api", FORMATS[:-1])
+async def test_a_call_with_an_integer_of_5000_digits_is_a_tool_error(tmp_path, speaking, client, api):
+    value = "HUGE" if api == "gemini" else f'{{"text": {HUGE}}}'
+    stream = call_stream(api, "Echo", {"text": value} if api == "gemini" else value)
+    reply = Raw([chunk.replace(b'"HUGE"', HUGE.encode()) for chunk in stream.chunks])
+    speak = (lambda _, url: client(url)) if api == "messages" else speaking
+    async with asyncio.timeout(WAIT_S), LoopbackModel([reply, "Well."]) as server, speak(api, server.url) as c:
+        agent, _ = an_agent(tmp_path, c.model, [Echo()])
+        end = await run_turn(agent, UserMessage((text_block("go"),)))
+    assert (end.stop, end.text) == ("done", "Well.")
+    [result] = json.loads(agent.conversation.items[-2])["content"]
+    assert result["is_error"]
+    assert "too long" in result["content"]
+
+
+@pytest.mark.finding("3L8")
+async def test_a_text_with_100000_levels_where_a_list_is_expected_is_a_tool_error(tmp_path):
+    class Rows(ToolInput):
+        rows: list[str] = Field(description="Rows.")
+
+    class Table(Echo):
+        name = "Table"
+        input_type = Rows
+
+        def access(self, call, ctx):
+            return Access()
+
+    bad = says(call("Table", rows="[" * 100_000 + "]" * 100_000))
+    agent, _ = an_agent(tmp_path, Listed(bad, says("done")), [Table()])
+    assert (await run_turn(agent, UserMessage((text_block("go"),)))).stop == "done"
+    [result] = json.loads(agent.conversation.items[-2])["content"]
+    assert result["is_error"]

@@ -80,4 +80,5 @@ async def test_each_message_is_looked_at_once_and_what_is_known_is_bounded(clien
         for end in range(1, 31):
             await c.ask(*items[:end])
         assert len(c.model._format._own) < 12
-    assert len(server.bodies[-1]["messages"]) == 30
+    [sent] = server.bodies[-1]["messages"]
+    assert len(sent["content"]) == 30

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from teamwright.models.model import Reply, Retrying
-from teamwright.protocol.messages import encode, text_block
+from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Raw
 from tests.support.waits import WAIT_S
@@ -28,10 +28,10 @@ def piece(name=None, arguments=None, **more):
 def content(speaking):
     """The blocks of an answer of these chunks, and the whole of it."""
 
-    async def one(*chunks, finish="tool_calls", items=()):
+    async def one(*chunks, finish="tool_calls"):
         script = [Raw([*chunks, chunk(finish=finish), b"data: [DONE]\n\n"])]
         async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, speaking("openai-chat", server.url) as c:
-            asked = await c.ask(*items)
+            asked = await c.ask()
         assert isinstance(asked.last, Reply), asked.last
         return asked.last.content, asked.last
 
@@ -107,19 +107,6 @@ async def test_an_id_that_not_all_services_take_gets_another(content, id):
     [block], _ = await content(piece("Read", READ, index=0, id=id))
     assert block["id"].startswith("call_")
     assert len(block["id"]) == 29
-
-
-async def test_an_id_that_the_conversation_has_already_gets_another(content):
-    before = {"type": "tool_use", "id": "call_0", "name": "Read", "input": {}}
-    items = [
-        encode({"role": "user", "content": [text_block("x")]}),
-        encode({"role": "assistant", "content": [before]}),
-        encode({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_0", "content": "y"}]}),
-    ]
-    [block], _ = await content(piece("Read", READ, index=0, id="call_0"), items=items)
-    assert block["id"] != "call_0"
-    [block], _ = await content(piece("Read", READ, index=0, id="call_1"), items=items)
-    assert block["id"] == "call_1", "one that is new stays: some services want their own back"
 
 
 async def test_arguments_that_are_no_json_are_kept_for_the_schema_to_refuse(content):

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 from msgspec.structs import replace
 
-from teamwright.agent.compaction.compaction_state import IMAGE_TOKENS, message_tokens
 from teamwright.budgets.budget_scope import Estimate, Scope
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
 from teamwright.budgets.usage_meter import OUTPUT_HELD, AgentMeter, Meters
 from teamwright.budgets.usage_totals import UsageTotals
 from teamwright.models.model import BudgetRefusal, ModelCard, Prefix, Reply, Request
+from teamwright.models.token_estimate import IMAGE_TOKENS, message_tokens
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.event_json import from_json, to_json

@@ -42,7 +42,9 @@ class Counting(ScriptedModel):
 
 
 def a_team(tmp_path, model, **more) -> Team:
-    return Team("crew", model=model, cwd=tmp_path, **{"permission_mode": "bypassPermissions", **more})
+    """A team whose only caps are those of the test: the model is a thousand times as expensive as a real one."""
+    usual = {"permission_mode": "bypassPermissions", "budget": Budget.unlimited()}
+    return Team("crew", model=model, cwd=tmp_path, **{**usual, **more})
 
 
 def events_of(team: Team, kind: type) -> list:
@@ -139,7 +141,7 @@ async def test_the_cap_of_a_member_counts_its_life_over_a_resume_and_the_runs_be
         await team.run("Wait.")
         used = team.session.agent_factory.budget_tracker.by_member["ada"].tokens
     model = Counting(play)
-    async with Team.resume("crew", model=model, cwd=tmp_path, budget=Budget(tokens=29_500)) as team:
+    async with Team.resume("crew", model=model, cwd=tmp_path, budget=Budget.unlimited(tokens=29_500)) as team:
         await within(WAIT_S, until(team, rests(team, "ada")))
         assert model.asks("ada") == 0, "what its life used before counts"
         assert team.session.agent_factory.budget_tracker._agents["ada"].tokens == used
@@ -238,7 +240,7 @@ async def test_the_setting_caps_every_member_and_sub_agent_and_a_call_can_only_l
 @pytest.mark.promise("H10", "P6")
 async def test_members_side_by_side_do_not_pass_the_runs_cap_and_it_ends_the_run_with_the_way_on(tmp_path):
     model = Counting(lambda request: LOOK if request.agent_name != "team-lead" else "I wait.")
-    async with a_team(tmp_path, model, budget=Budget(tokens=100_000)) as team:
+    async with a_team(tmp_path, model, budget=Budget.unlimited(tokens=100_000)) as team:
         for number in range(6):
             await team.spawn(f"m{number}", "Go on and on.")
         result = await within_result(WAIT_S, team.run("See it through."))

@@ -19,12 +19,8 @@ from teamwright.agent.compaction.compaction_state import (
     MANUAL,
     CompactRequest,
     CompactResult,
-    answer_tokens,
     measure_context,
-    message_tokens,
-    prefix_tokens,
     prompt_room,
-    total_tokens,
 )
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.model_call import SideAnswer, ask_aside
@@ -32,6 +28,7 @@ from teamwright.agent.transcript import USER_MESSAGE, without_thinking
 from teamwright.hooks import payload
 from teamwright.hooks.hook_index import POST_COMPACT, PRE_COMPACT
 from teamwright.models.local_servers import RECOMMENDED_WINDOW, widen_command
+from teamwright.models.token_estimate import answer_tokens, message_tokens, prefix_tokens, total_tokens
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Compacted, Notice
 from teamwright.protocol.messages import encode

@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
-from teamwright.agent.compaction.compaction_state import message_tokens, total_tokens
 from teamwright.agent.transcript import USER_MESSAGE
+from teamwright.models.token_estimate import message_tokens, total_tokens
 from teamwright.protocol.messages import Block, encode, message_text, text_block
 from teamwright.protocol.runtime_tags import RuntimeTags, escape_tags
 

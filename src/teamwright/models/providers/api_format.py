@@ -2,7 +2,7 @@
 
 The adapter (`models.service_model`) does the rest for every format: connection, timeouts, retries, rate limits,
 assembly. Formats report blocks, counts and the end of an answer to an `AnswerEvents`; one assembly turns its events
-into blocks. Also the ids of calls: weak servers omit them, repeat them, or count from 0 in every answer.
+into blocks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from msgspec import Struct
 
 from teamwright.models.model import Prefix
-from teamwright.models.tool_call_repair import arguments_text, safe_id
+from teamwright.models.tool_call_repair import arguments_text
 
 Event: TypeAlias = dict[str, Any]
 """One decoded event of a stream."""
@@ -62,35 +62,9 @@ class ApiFormat(Protocol):
         """Return a reader for one answer."""
         ...
 
-    def translator(self, items: Sequence[bytes]) -> AnswerTranslator:
-        """Return a translator for one answer to these messages."""
+    def translator(self) -> AnswerTranslator:
+        """Return a translator for one answer."""
         ...
-
-
-SURE_LENGTH = 16
-"""Characters from which an id is assumed to be unique in the history: counted ids are shorter."""
-
-
-class CallIds:
-    """Ids for the calls of one answer: the received ids, where all services accept them and no other call has them."""
-
-    __slots__ = ("_items", "_used_ids")
-
-    def __init__(self, items: Sequence[bytes]) -> None:
-        self._items = items
-        self._used_ids: set[str] = set()
-
-    def id_for(self, came: object) -> str:
-        """Return the id that was received with a call, or a new one."""
-        id = safe_id(came)
-        if id in self._used_ids or (len(id) < SURE_LENGTH and self._known(id)):
-            id = safe_id(None)
-        self._used_ids.add(id)
-        return id
-
-    def _known(self, id: str) -> bool:
-        mark = f'"id":"{id}"'.encode()
-        return any(mark in item for item in self._items)
 
 
 class AnswerEvents:
@@ -140,8 +114,8 @@ class AnswerEvents:
         self._ensure(key, thinking_block(by))
         self._grow(key, {"type": "signature_delta", "signature": signature})
 
-    def call(self, key: object, id: str, name: object) -> None:
-        """Open a call."""
+    def call(self, key: object, id: object, name: object) -> None:
+        """Open a call, with its id and name as received."""
         self.open(key, {"type": "tool_use", "id": id, "name": name, "input": {}})
 
     def arguments(self, key: object, value: object) -> None:

@@ -17,7 +17,6 @@ from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Prefix
 from teamwright.models.providers.api_format import (
     AnswerEvents,
-    CallIds,
     Event,
     OutgoingRequest,
     count_field,
@@ -149,9 +148,9 @@ class Bedrock:
         """Return a reader of binary frames."""
         return EventStreamReader()
 
-    def translator(self, items: Sequence[bytes]) -> BedrockAnswer:
+    def translator(self) -> BedrockAnswer:
         """Return a translator for one answer."""
-        return BedrockAnswer(CallIds(items))
+        return BedrockAnswer()
 
     async def _headers(self, body: bytes) -> list[tuple[str, str]]:
         endpoint = self._endpoint
@@ -251,8 +250,7 @@ def _result(block: Block) -> Event:
 class BedrockAnswer:
     """A translator of one event stream."""
 
-    def __init__(self, ids: CallIds) -> None:
-        self._ids = ids
+    def __init__(self) -> None:
         self._events = AnswerEvents()
         self._counted = self._unreadable = False
 
@@ -271,7 +269,7 @@ class BedrockAnswer:
     def block(self, event: Event) -> None:
         """Open a call; other blocks are opened with their first piece."""
         if use := object_field(object_field(event, "start"), "toolUse"):
-            self._events.call(event["contentBlockIndex"], self._ids.id_for(use.get("toolUseId")), use.get("name"))
+            self._events.call(event["contentBlockIndex"], use.get("toolUseId"), use.get("name"))
 
     def delta(self, event: Event) -> None:
         """Add to a block."""

@@ -15,7 +15,6 @@ from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Prefix
 from teamwright.models.providers.api_format import (
     AnswerEvents,
-    CallIds,
     Event,
     OutgoingRequest,
     count_field,
@@ -72,9 +71,9 @@ class Gemini:
         """Return a reader of server-sent events."""
         return SseReader()
 
-    def translator(self, items: Sequence[bytes]) -> GeminiAnswer:
+    def translator(self) -> GeminiAnswer:
         """Return a translator for one answer."""
-        return GeminiAnswer(CallIds(items))
+        return GeminiAnswer()
 
 
 def _head(head: PrefixFields) -> bytes:
@@ -157,8 +156,7 @@ class GeminiAnswer:
 
     has_trailing = False
 
-    def __init__(self, ids: CallIds) -> None:
-        self._ids = ids
+    def __init__(self) -> None:
         self._events = AnswerEvents()
         self._begun = False
         self._block_number: tuple[str, int] = ("", 0)
@@ -190,7 +188,7 @@ class GeminiAnswer:
             self._at("signed")  # later parts do not belong to this thought
         if call := object_field(part, "functionCall"):
             key = self._at("call", is_new=True)
-            self._events.call(key, self._ids.id_for(call.get("id")), call.get("name"))
+            self._events.call(key, call.get("id"), call.get("name"))
             self._events.arguments(key, call.get("args"))
         elif text:
             self._events.text(self._at("text"), text)

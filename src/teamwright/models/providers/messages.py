@@ -19,6 +19,8 @@ from teamwright.storage.sse import SseReader
 
 _USER = b'{"role":"user"'
 _ITEM_END = b"}]}"
+_MESSAGE_END = b"]}"
+_USER_CONTENT = _USER + b',"content":['
 _KIND = b'"cache_control":{"type":"ephemeral"'
 _HOUR = _KIND + b',"ttl":"1h"'
 _MARK = b"," + _KIND + b"}"
@@ -28,9 +30,8 @@ MARKED_ITEMS = 2
 
 def request_body(prefix: Prefix, items: Sequence[bytes], *, caching: bool) -> bytes:
     """Return the body of a streaming request, with one copy of the long parts."""
-    parts = list(with_breakpoints(items, _HOUR_MARK if prefix.wants_hour_cache else _MARK) if caching else items) or [
-        b""
-    ]
+    marked = with_breakpoints(items, _HOUR_MARK if prefix.wants_hour_cache else _MARK) if caching else items
+    parts = join_user_messages(marked) or [b""]
     # Quotes inside a text are escaped, so a match is always a breakpoint.
     head = prefix.head.replace(_KIND, _HOUR) if caching and prefix.wants_hour_cache else prefix.head
     parts[0] = b"".join((b"{", head, b',"messages":[', parts[0]))
@@ -50,6 +51,23 @@ def with_breakpoints(items: Sequence[bytes], mark: bytes = _MARK) -> Sequence[by
             if not left:
                 break
     return marked
+
+
+def join_user_messages(items: Sequence[bytes]) -> list[bytes]:
+    """Return the items with consecutive user messages as one: servers of other makers refuse roles that do not
+    alternate.
+    """
+    groups: list[list[bytes]] = []
+    follows_user = False
+    for item in items:
+        is_user = item.startswith(_USER_CONTENT) and item.endswith(_ITEM_END)
+        if is_user and follows_user:
+            groups[-1][-1] = groups[-1][-1][: -len(_MESSAGE_END)]
+            groups[-1] += [b",", item[len(_USER_CONTENT) :]]
+        else:
+            groups.append([item])
+        follows_user = is_user
+    return [b"".join(group) for group in groups]
 
 
 KNOWN_MESSAGES = 50_000
@@ -90,7 +108,7 @@ class MessagesFormat:
         """Return a reader of server-sent events."""
         return SseReader()
 
-    def translator(self, items: Sequence[bytes]) -> NoTranslation:
+    def translator(self) -> NoTranslation:
         """Return a translator that changes nothing."""
         return _NO_TRANSLATION
 

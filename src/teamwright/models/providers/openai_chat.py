@@ -15,7 +15,6 @@ from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Prefix
 from teamwright.models.providers.api_format import (
     AnswerEvents,
-    CallIds,
     Event,
     OutgoingRequest,
     count_field,
@@ -81,9 +80,9 @@ class OpenAiChat:
         """Return a reader of server-sent events."""
         return SseReader()
 
-    def translator(self, items: Sequence[bytes]) -> ChatAnswer:
+    def translator(self) -> ChatAnswer:
         """Return a translator for one answer."""
-        return ChatAnswer(CallIds(items), self._by)
+        return ChatAnswer(self._by)
 
     def _pieces(self, message: DecodedMessage) -> Iterable[EncodedMessage]:
         if message.role != "assistant":
@@ -174,8 +173,7 @@ def _message(message: Event) -> EncodedMessage:
 class ChatAnswer:
     """A translator of one stream of chunks."""
 
-    def __init__(self, ids: CallIds, by: str = API_NAME) -> None:
-        self._ids = ids
+    def __init__(self, by: str = API_NAME) -> None:
         self._by = by
         self._events = AnswerEvents()
         self._begun = self._refused = self._counted = False
@@ -235,7 +233,7 @@ class ChatAnswer:
         if not self._events.has(call):
             if not name:
                 return  # kept until the name of the tool is known
-            self._events.call(call, self._ids.id_for(call.id), name)
+            self._events.call(call, call.id, name)
             piece = call.arguments
         self._events.arguments(call, piece)
 
@@ -249,6 +247,11 @@ class ChatAnswer:
         self._events.count(fresh, count_field(usage, "completion_tokens"), read, write)
 
     def _end(self, finish: str) -> None:
+        for call in self._calls.values():
+            if not self._events.has(call) and (call.id or call.arguments):
+                # The name never came, and the model must learn that nothing was called.
+                self._events.call(call, call.id, "")
+                self._events.arguments(call, call.arguments)
         stop = _STOPS.get(finish, finish)
         if self._refused:
             stop = "refusal"

@@ -14,7 +14,6 @@ from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Prefix
 from teamwright.models.providers.api_format import (
     AnswerEvents,
-    CallIds,
     Event,
     OutgoingRequest,
     count_field,
@@ -61,9 +60,9 @@ class OpenAiResponses:
         """Return a reader of server-sent events."""
         return SseReader()
 
-    def translator(self, items: Sequence[bytes]) -> ResponsesAnswer:
+    def translator(self) -> ResponsesAnswer:
         """Return a translator for one answer."""
-        return ResponsesAnswer(CallIds(items))
+        return ResponsesAnswer()
 
 
 def _head(head: PrefixFields) -> bytes:
@@ -154,8 +153,7 @@ class ResponsesAnswer:
 
     has_trailing = False
 
-    def __init__(self, ids: CallIds) -> None:
-        self._ids = ids
+    def __init__(self) -> None:
         self._events = AnswerEvents()
         self._refused = False
         self._grown: set[object] = set()
@@ -175,7 +173,7 @@ class ResponsesAnswer:
         """Open a call or reasoning; text is opened with its first piece."""
         item, place = event["item"], event["output_index"]
         if item["type"] == "function_call":
-            self._events.call(place, self._ids.id_for(item.get("call_id")), item.get("name"))
+            self._events.call(place, item.get("call_id"), item.get("name"))
             self._arguments(place, item.get("arguments"))
         elif item["type"] == "reasoning":
             self._events.open(place, {**thinking_block(API_NAME), "id": item.get("id") or ""})

@@ -83,6 +83,16 @@ class RemoteReservation(Reservation):
     line: LeadConnection | None = None
     number: int = 0
 
+    async def charge(self, usage: Usage) -> BudgetRefusal | None:
+        """Count the usage so far in both processes."""
+        if (refusal := await Reservation.charge(self, usage)) is not None or self.line is None:
+            return refusal
+        try:
+            answer = await self.line.call("charge", hold=self.number, usage=usage_to_json(usage))
+        except ConnectionError:
+            return BudgetRefusal("time", LEAD_GONE)
+        return BudgetRefusal(*answer["refused"]) if "refused" in answer else None
+
     def settle(self, usage: Usage | None) -> None:
         """Settle the reservation in both processes."""
         Reservation.settle(self, usage)
@@ -121,7 +131,7 @@ class MemberBudget(BudgetTracker):
         if "refused" in answer:
             got.settle(None)
             return BudgetRefusal(*answer["refused"])
-        return RemoteReservation(self, got.parts, self._line, int(answer["hold"]))
+        return RemoteReservation(self, got.parts, line=self._line, number=int(answer["hold"]))
 
     async def admit(self, scopes: Sequence[Scope], calls: int) -> int:
         """Admit tool calls by both processes, like `BudgetTracker.admit`."""

@@ -94,6 +94,10 @@ class LeadServices(Struct):
                 return to_builtins(await self.agent_factory.approver.ask(convert(arguments["question"], Question)))
             case "reserve":
                 return await self._reserve(name, arguments)
+            case "charge":
+                hold = self._holds.get((name, int(arguments["hold"])))
+                got = None if hold is None else await hold.charge(usage_from_json(arguments["usage"]))
+                return {} if got is None else {"refused": [got.limit, got.reason]}
             case "admit":
                 return {"admitted": await self._budget_tracker.admit(self._scopes(name), int(arguments["calls"]))}
             case "start":

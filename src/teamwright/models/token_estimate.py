@@ -1,0 +1,88 @@
+"""Estimates of tokens by bytes, for prompts that no service has counted yet and for answers whose usage is missing.
+
+Depends on prefixes and encoded messages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from teamwright.models.model import Prefix, Request
+from teamwright.protocol.usage import Usage
+
+BYTES_PER_TOKEN = 4
+
+IMAGE_TOKENS = 1_600
+"""The most tokens that an image counts, regardless of its bytes."""
+
+DEFAULT_ANSWER_TOKENS = 8_192
+"""The longest answer of a prefix that states no limit."""
+
+_IMAGE = b'"base64"'
+_MAX_TOKENS = re.compile(rb'"max_tokens":([0-9]+)')
+
+
+def message_tokens(item: bytes) -> int:
+    """Estimate the tokens of an encoded message: text by its bytes, images by their number."""
+    if _IMAGE not in item:
+        return len(item) // BYTES_PER_TOKEN + 1
+    bare, images = _without_images(json.loads(item))
+    return len(json.dumps(bare)) // BYTES_PER_TOKEN + images * IMAGE_TOKENS
+
+
+def total_tokens(items: Iterable[bytes]) -> int:
+    """Estimate the tokens of these messages."""
+    return sum(map(message_tokens, items))
+
+
+def prefix_tokens(prefix: Prefix) -> int:
+    """Estimate the tokens that come before every conversation with this prefix."""
+    return prefix.size // BYTES_PER_TOKEN
+
+
+def answer_tokens(prefix: Prefix, default: int = DEFAULT_ANSWER_TOKENS) -> int:
+    """Return the longest answer, in tokens, that a request with this prefix asks for; `default` where it asks for
+    none.
+    """
+    found = _MAX_TOKENS.search(prefix.start)
+    return int(found[1]) if found else default
+
+
+def written_tokens(size: int) -> int:
+    """Estimate the tokens of an answer of so many bytes."""
+    return -(-size // BYTES_PER_TOKEN)
+
+
+def fill_usage(usage: Usage, request: Request, size: int) -> Usage:
+    """Return the usage of an answer that is not complete, of which `size` bytes came.
+
+    The prompt is estimated where the service did not count it, and the answer where more came than it counted.
+    """
+    out = max(usage.output_tokens, written_tokens(size))
+    if usage.prompt_tokens:
+        return replace(usage, output_tokens=out)
+    prompt = prefix_tokens(request.prefix) + total_tokens(request.items)
+    return Usage(prompt, out, requests=max(1, usage.requests))
+
+
+def text_size(text: str) -> int:
+    """Return the size of a text in bytes."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def _without_images(value: Any) -> tuple[Any, int]:
+    if isinstance(value, dict):
+        parts = cast("dict[str, Any]", value)
+        if parts.get("type") == "base64" and isinstance(parts.get("data"), str):
+            return "", 1
+        fields = {key: _without_images(part) for key, part in parts.items()}
+        return {key: part for key, (part, _) in fields.items()}, sum(images for _, images in fields.values())
+    if isinstance(value, list):
+        rows = [_without_images(part) for part in cast("list[Any]", value)]
+        return [part for part, _ in rows], sum(images for _, images in rows)
+    return value, 0

@@ -120,10 +120,10 @@ MANUAL = (ROOT / "docs" / "reference" / "python.md").read_text()
 
 
 def test_every_example_is_run_here_and_is_in_the_manual():
-    here = Path(__file__).read_text()
+    here = Path(__file__).read_text() + Path(__file__).with_name("test_service_example.py").read_text()
     for example in EXAMPLES.glob("*.py"):
         assert f"examples/{example.name}" in MANUAL
-        assert f'"{example.stem}"' in here or f'"{example.name}"' in here
+        assert f'"{example.stem}"' in here or f'"{example.name}"' in here or f'"{example.stem}:app"' in here
     assert {p.stem for p in EXAMPLES.glob("scripts/*.toml")} < {p.stem for p in EXAMPLES.glob("*.py")}
 
 

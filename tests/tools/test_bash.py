@@ -246,7 +246,7 @@ async def test_a_timeout_ends_a_background_command_and_its_notice_says_so(bash, 
     await bash.run(call("exec sleep 600", timeout=1, run_in_background=True), ctx)
     async with asyncio.timeout(WAIT_S):
         job = await ended.get()
-    assert (job.state, job.timed_out_s) == ("stopped", 1) and "its time limit of 1 s" in job_end_notice(job)
+    assert (job.state, job.timed_out_s) == ("stopped", 1) and "its time limit of 1 s" in job_end_notice(job).summary
     assert not lives(job.pid)
 
 

@@ -351,7 +351,11 @@ class Team:
                 do=["await it first, or cancel it", 'await team.send("lead", …) reaches the lead during the run'],
                 note="nothing was started",
             )
-        self._run = Run(self.session, work, self._readers, before, outlives_wait=self._suspends)
+
+        async def judged_work() -> Result:
+            return self.session.judged_run(await work())
+
+        self._run = Run(self.session, judged_work, self._readers, before, outlives_wait=self._suspends)
         return self._run
 
     async def spawn(self, name: str, prompt: str, **options: Unpack[SpawnOptions]) -> Member:

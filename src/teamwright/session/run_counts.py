@@ -52,6 +52,8 @@ class RunCounts(Struct):
     """Members whose last turn ended at a cap: they are idle, and not done."""
     failed: dict[str, str] = field(default_factory=dict[str, str])
     """The reason why a member's last turn or its process failed; a later successful turn removes it."""
+    failed_in_run: set[str] = field(default_factory=set[str])
+    """Names of members whose turn or process failed since the last prompt."""
     ended: dict[str, str] = field(default_factory=dict[str, str])
     """The reason why a member failed, crashed or was stopped. A resume removes it."""
     stopped_at_work: set[str] = field(default_factory=set[str])
@@ -103,6 +105,7 @@ class RunCounts(Struct):
         (self.capped.add if turn.stop == "limit" else self.capped.discard)(member)
         if turn.stop == "failed":
             self.failed[member] = turn.detail or "its turn failed"
+            self.failed_in_run.add(member)
         else:
             self.failed.pop(member, None)
 
@@ -110,6 +113,7 @@ class RunCounts(Struct):
         name, before, self.states[event.member] = event.member, self.states.get(event.member), event.state
         if event.state in FAILED_STATES:
             self.failed[name] = event.detail or event.state
+            self.failed_in_run.add(name)
         if event.state not in {*FAILED_STATES, MemberState.KILLED}:
             self.ended.pop(name, None)
             self.stopped_at_work.discard(name)

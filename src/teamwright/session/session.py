@@ -91,6 +91,7 @@ class Session(Struct):
         Cancellation is up to the caller: `cancelled` returns the result of a cancelled run.
         """
         # The answer to an earlier prompt does not count for this one; without a prompt it is the only text.
+        self.tally.failed_in_run.clear()
         self.lead.begin_run("" if prompt else self.lead.agent.conversation.text_since(0))
         if (form := self.options.output) is not None:
             from teamwright.session.structured_output import with_request  # loaded only for runs with a schema
@@ -165,10 +166,13 @@ class Session(Struct):
             error=error,
             **figures,
         )
-        result = judged(result)
         detail = limit or (result.error.what if result.error is not None else "")
         self.log.emit(RunEnded(member=LEAD, stop=result.stop, text=text, usage=result.usage, detail=detail))
         return result
+
+    def judged_run(self, result: Result) -> Result:
+        """Return the result of one of several runs with its final ending, by what failed in this run."""
+        return judged(result) if self.tally.failed_in_run or result.cut_off else result
 
     async def end_members(self, result: Result) -> Result:
         """Wait for background commands, then end the members; return the result with what was cut off at work.

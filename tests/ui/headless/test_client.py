@@ -287,7 +287,7 @@ def test_mail_of_the_lead_is_no_replay():
     outlet = RunOutput("stream-json", progress=False, out=out, err=io.StringIO(), replays_prompts=True)
     for id, text in ((None, "mail"), ("prompt-1", "a prompt"), (None, "mail that came during its turn")):
         if id is not None:
-            outlet.replays(id)
+            outlet.begin_prompt(id, None)
         content = [{"type": "text", "text": text}]
         outlet.show_event(AssistantText(member=LEAD, agent_id="a", message={"role": "user", "content": content}), "s")
     [line] = map(json.loads, out.getvalue().splitlines())

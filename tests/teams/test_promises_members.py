@@ -275,7 +275,7 @@ async def test_whatever_a_model_makes_of_a_request_to_stop_it_ends_unless_it_obj
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "Wait.")
         await until(team, lambda: ada.state == "idle")
-        assert (await team.run("Stop ada.")).ok
+        assert (await team.run("Stop ada.")).stop in {"done", "cut_off"}, "its last turn may have failed"
         assert ada.state == "gone"
         assert on_disk() == []
         assert not team.session.team.requests.open_requests()

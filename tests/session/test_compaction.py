@@ -246,7 +246,7 @@ async def test_over_the_wire_the_request_for_a_summary_has_the_same_bytes_before
 
     def play(body):
         count = {"input_tokens": next(reports)}
-        last = body["messages"][-1]["content"][0].get("text", "")
+        last = body["messages"][-1]["content"][-1].get("text", "")
         if last == DIRECTIVE:
             return Answer("In short.", usage=count)
         look = [("Glob", {"pattern": "*"})]
@@ -264,7 +264,7 @@ async def test_over_the_wire_the_request_for_a_summary_has_the_same_bytes_before
     head = bodies[1][: bodies[1].index(b'"messages":[')]
     assert all(body.startswith(head) for body in bodies), "model, system, tools and settings, byte for byte"
     before, asked, after = (bare(json.loads(body)["messages"]) for body in bodies[1:])
-    assert asked[:3] == before and len(asked) == 6
+    assert asked[:3] == before and len(asked) == 5
     assert [message["role"] for message in after] == ["user", "assistant", "user"]
     calls = [block["id"] for block in after[1]["content"] if block["type"] == "tool_use"]
     assert calls == [block["tool_use_id"] for block in after[2]["content"] if block["type"] == "tool_result"]

@@ -8,7 +8,7 @@ import time
 import pytest
 from msgspec.structs import force_setattr
 
-from teamwright import Team
+from teamwright import Budget, Team
 from teamwright.agent.conversation import UserMessage
 from teamwright.models.model import Failure
 from teamwright.protocol.errors import CannotStart, UnknownMember
@@ -412,7 +412,7 @@ async def test_a_conversation_of_50_mib_with_a_torn_end_goes_on(tmp_path):
     with path.open("ab") as file:
         file.write(b'{"type":"message","message":{"role":"assistant","content":[{"type":"te')
     model = ScriptedModel("The word is mango.")
-    async with Team.resume("crew", model=model, cwd=tmp_path) as team:
+    async with Team.resume("crew", model=model, cwd=tmp_path, budget=Budget.unlimited()) as team:
         result = await team.run("Which word?")
         items = model.requests[-1].items
     assert result.ok and result.text == "The word is mango."

@@ -63,12 +63,13 @@ def require_asyncio() -> None:
 
 
 def require_loop(name: str, loop: asyncio.AbstractEventLoop | None) -> None:
-    """Raise UsageError outside the event loop that entered the team."""
+    """Raise UsageError in another event loop or thread than the one that entered the team."""
     try:
         running_loop = asyncio.get_running_loop()
     except RuntimeError:
         running_loop = None
-    if running_loop is not loop:
+    is_elsewhere = loop is not None and loop.is_running() if running_loop is None else running_loop is not loop
+    if is_elsewhere:
         raise UsageError(
             "usage",
             f'the team "{name}" belongs to the event loop that entered it, and this is another thread or loop',

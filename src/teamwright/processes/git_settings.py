@@ -78,6 +78,8 @@ class _Listing(Struct, frozen=True):
 
     settings: tuple[GitSetting, ...]
     files: SeenFiles
+    problem: UnclearSettings | None = None
+    """Why git cannot list them; None when it did."""
 
 
 class UnclearSettings(Exception):
@@ -106,13 +108,20 @@ def list_settings(cwd: Path, env: Mapping[str, str], timeout_s: float = TIMEOUT_
     key = (os.path.realpath(cwd), tuple(sorted(env.items())))
     known = _listings.get(key)
     if known is not None and known.files.are_unchanged:
+        if known.problem is not None:
+            raise known.problem
         return known.settings
     while len(_listings) >= _MAX_CACHED:
         _listings.pop(next(iter(_listings)))
     files = SeenFiles()
     for path in _usual_files(cwd, env):
         files.add(path)
-    found = _list(cwd, env, timeout_s)
+    try:
+        _require_plain(files.paths)
+        found = _list(cwd, env, timeout_s)
+    except UnclearSettings as problem:  # git may need all its time to fail
+        _listings[key] = _Listing((), files, problem)
+        raise
     for setting in found:
         if setting.origin:
             files.add(Path(setting.origin))
@@ -120,6 +129,13 @@ def list_settings(cwd: Path, env: Mapping[str, str], timeout_s: float = TIMEOUT_
             files.add(Path(setting.origin).parent / os.path.expanduser(setting.value))
     _listings[key] = _Listing(found, files)
     return found
+
+
+def _require_plain(paths: Iterable[Path]) -> None:
+    """Raise UnclearSettings for a pipe or a device, which git would read without an end."""
+    for path in paths:
+        if path.exists() and not (path.is_file() or path.is_dir() or os.path.realpath(path) == os.devnull):
+            raise UnclearSettings(f"{path} is no plain file", 124)
 
 
 def _usual_files(cwd: Path, env: Mapping[str, str]) -> Iterator[Path]:

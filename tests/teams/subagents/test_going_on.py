@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from teamwright import Team
+from teamwright import Budget, Team
 from teamwright.agent.input_queue import SOURCES, CommandMode, CommandPriority, InputQueue
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import LimitExceeded
@@ -131,7 +131,8 @@ async def test_fifty_megabytes_are_no_obstacle_and_neither_is_another_life_of_th
     assert path.stat().st_size > 50_000_000
     again = Children(lambda _r: Call("SendMessage", {"to": run.id, "message": "Still there?"}), "I wait.")
     again._card = ModelCard("scripted", "scripted", "scripted", context_tokens=100_000_000, usd_in=0.0, usd_out=0.0)
-    async with Team.resume("crew", model=again, cwd=tmp_path / "work", permission_mode="bypassPermissions") as team:
+    given = {"cwd": tmp_path / "work", "permission_mode": "bypassPermissions", "budget": Budget.unlimited()}
+    async with Team.resume("crew", model=again, **given) as team:
         result = await within_result(WAIT_S, team.run("Ask it."))
         assert team.session.agents.runs[run.id].state == "completed"
     assert "<result>done: Still there?</result>" in result.text

@@ -27,9 +27,9 @@ from teamwright.protocol.member_states import MemberState
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.session import Session
+from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.teams.spawn import spawn
-from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team_creation import create_team
 from teamwright.testing.model_server import LoopbackModel, RequestJson
 

@@ -32,9 +32,9 @@ from teamwright.session.options import Options
 from teamwright.session.session import Session
 from teamwright.storage.doorbell import Doorbell, ring
 from teamwright.storage.paths import find_home
+from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.teams.spawn import spawn
-from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team_creation import create_team
 
 READER = "bea"

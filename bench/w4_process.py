@@ -32,10 +32,10 @@ from teamwright.protocol.messages import text_block
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.session import Session
+from teamwright.team_records.spawn_spec import SpawnSpec
+from teamwright.team_records.team_state_file import Incarnation
 from teamwright.teams.mailbox.incoming import IncomingMail
-from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team_creation import create_team
-from teamwright.teams.team_state_file import Incarnation
 
 PROMPT = "Look up the lines that matter and say what is in them."
 FIRST = "Wait for mail."

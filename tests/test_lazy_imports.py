@@ -97,7 +97,7 @@ def test_a_headless_run_with_a_script_loads_only_what_it_uses(tmp_path):
     model = scripted(tmp_path, "TaskList", "{}")
     modules = loaded_by(tmp_path, "-p", "Look.", "--model", model)
     assert strangers(modules) <= {"click"} | VALUES | VALIDATION
-    assert "teamwright.permissions.shell.syntax_walk" not in modules
+    assert "teamwright.shell_lines.parse" not in modules
     assert not {name for name in modules if name.startswith(("teamwright.ui.terminal", "teamwright.ui.demo"))}
     assert "teamwright.tools.tasks.task_list" in modules
     assert not {"teamwright.tools.files.grep", "teamwright.tools.shell.bash"} & modules
@@ -121,7 +121,7 @@ async def test_a_headless_turn_over_http_loads_no_surface_and_no_kit_of_a_vendor
         modules = await asyncio.to_thread(loaded_by, tmp_path, *args, **env)
     assert "httpx2" in modules
     assert strangers(modules) <= {"click"} | VALUES | VALIDATION | HTTP
-    assert "teamwright.permissions.shell.syntax_walk" not in modules
+    assert "teamwright.shell_lines.parse" not in modules
     rooms = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.ui.member", "teamwright.interop")
     assert not {name for name in modules if name.startswith(rooms)}
 
@@ -150,7 +150,7 @@ def test_a_member_s_process_loads_only_what_its_first_turn_uses(tmp_path):
 def test_the_grammar_of_the_shell_loads_with_the_first_command(tmp_path):
     model = scripted(tmp_path, "Bash", '{ command = "true", description = "nothing" }')
     modules = loaded_by(tmp_path, "-p", "Look.", "--model", model)
-    assert {"tree_sitter", "teamwright.permissions.shell.syntax_walk"} <= modules
+    assert {"tree_sitter", "teamwright.shell_lines.parse"} <= modules
     assert not strangers(modules) & {
         "mcp",
         "prompt_toolkit",

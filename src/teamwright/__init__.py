@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     from teamwright.protocol.pending_request_events import RequestAnswer, Responder
     from teamwright.protocol.task import Task
     from teamwright.protocol.usage import Usage
-    from teamwright.session.change_model import ModelChange
+    from teamwright.session.agents.models import ModelChange
     from teamwright.session.reload_config import ReloadResult
     from teamwright.session.result import (
         MemberResult,
@@ -107,10 +107,10 @@ if TYPE_CHECKING:
         TaskResult,
     )
     from teamwright.tasks.task_rules import TaskWishes
+    from teamwright.team_records.member_status import MemberStatus
+    from teamwright.team_records.views import TaskView, TeamView
     from teamwright.teams.mailbox.outgoing import Sent
     from teamwright.teams.mode_rank import ModeSet
-    from teamwright.teams.status.member_status import MemberStatus
-    from teamwright.teams.status.team_views import TaskView, TeamView
     from teamwright.views.status import StatusView
     from teamwright.worktrees.integration_store import IntegrationEntry
 
@@ -215,8 +215,8 @@ _PUBLIC_NAMES = {
     "teamwright.models.effort": ("Effort",),
     "teamwright.tasks.task_rules": ("TaskWishes",),
     "teamwright.views.status": ("StatusView",),
-    "teamwright.teams.status.member_status": ("MemberStatus",),
-    "teamwright.teams.status.team_views": (
+    "teamwright.team_records.member_status": ("MemberStatus",),
+    "teamwright.team_records.views": (
         "TeamView",
         "TaskView",
     ),
@@ -247,7 +247,7 @@ _PUBLIC_NAMES = {
     "teamwright.api.team": ("Team",),
     "teamwright.approvals.request_queue": ("OnRequest",),
     "teamwright.agent.context_window": ("ContextView",),
-    "teamwright.session.change_model": ("ModelChange",),
+    "teamwright.session.agents.models": ("ModelChange",),
     "teamwright.session.reload_config": ("ReloadResult",),
     "teamwright.protocol.budget": ("Budget",),
     "teamwright.session.result": (

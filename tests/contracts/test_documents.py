@@ -12,10 +12,10 @@ from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
-from teamwright.teams.roster import Roster
-from teamwright.teams.roster_file import RosterFile
-from teamwright.teams.shared_document import Document
-from teamwright.teams.team_state_file import LeadLease, TeamFile, TeamStateFile
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.shared_document import Document
+from teamwright.team_records.team_state_file import LeadLease, TeamFile, TeamStateFile
 from teamwright.testing.memory_stores import MemoryCell, MemoryDocument, MemoryRoster
 from tests.contracts.database_processes import database_processes
 from tests.support.waits import WAIT_S

@@ -14,7 +14,7 @@ from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
-from teamwright.teams.file_stores import FileStores
+from teamwright.team_records.file_stores import FileStores
 from teamwright.testing.memory_stores import MemoryMailbox, MemoryMailTable
 from tests.contracts.database_processes import database_processes
 from tests.support.waits import WAIT_S

@@ -24,8 +24,8 @@ from teamwright.database.address import parse_address
 from teamwright.database.administration import upgrade_schema
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.messages import text_block
+from teamwright.saved.sessions import session_views
 from teamwright.session.database_session import copy_teams, fetch_session
-from teamwright.session.lookup.saved_sessions import session_views
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import Home

@@ -20,18 +20,18 @@ from pathlib import Path
 
 from teamwright.protocol.errors import LockLost, TeamwrightError
 from teamwright.protocol.messages import text_block
-from teamwright.session.control.send_from_outside import send
-from teamwright.session.control.stop_from_outside import stop_member
-from teamwright.session.lookup.saved_sessions import session_views
-from teamwright.session.lookup.saved_team_access import FileAccess
-from teamwright.session.lookup.saved_teams import find_team_view
-from teamwright.session.lookup.team_address import find_address
+from teamwright.saved.saved_team_access import FileAccess
+from teamwright.saved.send_from_outside import send
+from teamwright.saved.sessions import session_views
+from teamwright.saved.stop_from_outside import stop_member
+from teamwright.saved.team_address import find_address
+from teamwright.saved.teams import find_team_view
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.file_lock import FileLock
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import team_views
+from teamwright.team_records.views import team_views
 from teamwright.views.audit.consistency_check import audit
 from teamwright.views.follow_team import follow_log
 from teamwright.views.status import status_views

@@ -13,9 +13,9 @@ from teamwright.agent import conversation
 from teamwright.agent.conversation import Conversation
 from teamwright.session.session import Session
 from teamwright.storage import atomic_write, file_lock, jsonl
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.team_state_file import TeamFile
 from teamwright.teams.mailbox import undelivered
-from teamwright.teams.roster import Roster
-from teamwright.teams.team_state_file import TeamFile
 from teamwright.tools.files import file_change
 
 VARIABLE = "CRASH_MUTATION"

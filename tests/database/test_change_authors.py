@@ -8,6 +8,7 @@ import pytest
 from teamwright.database.address import parse_address
 from teamwright.database.connection import Database
 from teamwright.database.database_stores import DatabaseStores
+from teamwright.external import task_watcher
 from teamwright.protocol.events import TaskChanged
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.task import Task, TaskStatus
@@ -16,7 +17,6 @@ from teamwright.session.options import Options
 from teamwright.storage.file_watcher import Watcher
 from teamwright.tasks.task_rules import Actor, task_info
 from teamwright.tasks.task_store import TaskInterest, team_member
-from teamwright.teams.external import task_watcher
 from teamwright.testing import ScriptedModel
 from tests.database.spaces import holder, make_space
 from tests.support.waits import WAIT_S

@@ -16,9 +16,9 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.member_states import MemberState
 from teamwright.session.open_session import open_session
 from teamwright.storage.file_lease import process_exists
+from teamwright.team_records.life_cycle import ENDED_STATES
 from teamwright.teams.shutdown import kill
 from teamwright.teams.spawn import spawn
-from teamwright.teams.teammate_state_machine import ENDED_STATES
 from tests.database.spaces import holder, make_space
 from tests.database.workers import OFFER, QUINCE, Machine, order, scripted, until
 from tests.support.leftovers import await_end

@@ -23,9 +23,9 @@ from teamwright.session.database_session import fetch_session
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import Home
+from teamwright.team_records.life_cycle import ENDED_STATES
+from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.spawn import spawn
-from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.teammate_state_machine import ENDED_STATES
 from tests.database.spaces import make_space
 from tests.support import preloaded
 from tests.support.cutting_proxy import CuttingProxy

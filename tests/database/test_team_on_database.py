@@ -16,8 +16,8 @@ from teamwright.database.team_rows import session_lease
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
+from teamwright.saved.teams import find_team_view
 from teamwright.session.database_session import copy_teams, fetch_session
-from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import Home, find_home

@@ -18,10 +18,10 @@ from teamwright.protocol.messages import text_block
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.directory_identity import directory_identity
+from teamwright.team_records.life_cycle import ENDED_STATES
+from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.shutdown import kill
 from teamwright.teams.spawn import spawn
-from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.teammate_state_machine import ENDED_STATES
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from teamwright.worktrees.commit_bundle import bundle_result

@@ -10,7 +10,7 @@ from pathlib import Path
 from teamwright.database.start_orders import StartOrder
 from teamwright.database.workers import WorkerOffer
 from teamwright.session.options import Options
-from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.team_records.spawn_spec import SpawnSpec
 from tests.support import preloaded
 from tests.support.waits import WAIT_S, wait_until
 

@@ -11,8 +11,8 @@ from teamwright.protocol.errors import LockTimeout, UnknownMember
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownRequest
 from teamwright.protocol.timestamps import iso_time
+from teamwright.team_records.views import task_views
 from teamwright.teams.mailbox.outgoing import send_protocol, send_text
-from teamwright.teams.status.team_views import task_views
 from teamwright.teams.task_owners import notify_owner
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.tasks import task_rows

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from teamwright.mcp.json_rpc import McpServerError
 from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server import McpServer
+from teamwright.member_process.login import LoginRequest, log_in
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.session.mcp_login import LoginRequest, log_in
 from teamwright.storage.paths import find_home
 from tests.mcp.conftest import words
 from tests.mcp.sdk_processes import ask, open_page, vault

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from teamwright import Member, RequestClosed, RequestOpened, Team
+from teamwright.backends.terminal_adapter import DETACHED
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.usage import Usage
-from teamwright.teams.backends.terminal_adapter_settings import DETACHED
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S

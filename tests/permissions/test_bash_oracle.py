@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.shell.ambiguity import is_read_by_zsh_alone
-from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
-from teamwright.permissions.shell.syntax_walk import parse_cached, parse_command
+from teamwright.shell_lines.ambiguity import is_read_by_zsh_alone
+from teamwright.shell_lines.parse import parse_cached, parse_command
+from teamwright.shell_lines.parsed_line import FileRedirect, ParsedLine, ShellCommand
 from tests.support.programs import require
 from tests.support.waits import WAIT_S
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.shell.syntax_walk import parse_cached
 from teamwright.permissions.verdict import Mode, Verdict
+from teamwright.shell_lines.parse import parse_cached
 from tests.support.programs import require
 from tests.support.waits import WAIT_S
 

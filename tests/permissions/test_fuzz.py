@@ -3,9 +3,9 @@
 import pytest
 
 from teamwright.permissions import command_facts
-from teamwright.permissions.programs import file_reads
-from teamwright.permissions.programs.option_grammar import parse_grammar
 from teamwright.permissions.read_only_commands import CommandReads
+from teamwright.shell_lines.programs import file_reads
+from teamwright.shell_lines.programs.options import parse_grammar
 from tests.permissions.fuzz import judging
 from tests.permissions.fuzz.generator import option_rows
 from tests.permissions.fuzz.judging import CONFIGURATIONS, CONFINED, OWN_SHELL, READING, SHOWS, Judge

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
+from teamwright.git.git_entries import read_index
 from teamwright.permissions.verdict import Verdict
-from teamwright.processes.git_entries import read_index
 from tests.support.waits import WAIT_S
 
 READING = ("git status", "git diff", "git diff HEAD", "git ls-files -m", "git grep -n secret", "git stash list")

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from teamwright.permissions.programs.git_commands import GIT_COMMANDS, find_git_reads, git_grammar
 from teamwright.permissions.verdict import Verdict
+from teamwright.shell_lines.programs.git import GIT_COMMANDS, find_git_reads, git_grammar
 
 READ = r"""
 git status -sb

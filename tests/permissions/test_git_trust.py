@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.git.git_entries import git_entries
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.processes.git_entries import git_entries
 from tests.support.waits import WAIT_S
 
 COMMANDS = (

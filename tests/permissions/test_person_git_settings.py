@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from teamwright.config.trust_store import trust_state
+from teamwright.git.git_calls import CloneFailed, clone_repository, run_git
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.processes.git_calls import CloneFailed, clone_repository, run_git
 from teamwright.worktrees.integration import Integration
 from teamwright.worktrees.integration_store import FileIntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit

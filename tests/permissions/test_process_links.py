@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from teamwright.permissions.path_ownership import OwnedPaths, PathOwnership
-from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.verdict import Mode, Verdict
+from teamwright.storage.real_paths import real_path
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is a file system of Linux")
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from teamwright.permissions.shell import line_cursor
-from teamwright.permissions.shell.syntax_walk import parse_cached, parse_command
 from teamwright.permissions.verdict import Mode, Verdict
+from teamwright.shell_lines import line_cursor
+from teamwright.shell_lines.parse import parse_cached, parse_command
 
 READ_OTHERWISE = [
     line.replace("⏎", "\n").replace("⇥", "\t")

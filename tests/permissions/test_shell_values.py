@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from teamwright.permissions.shell.syntax_walk import parse_cached, parse_command
 from teamwright.permissions.verdict import Mode, Verdict
+from teamwright.shell_lines.parse import parse_cached, parse_command
 
 
 @pytest.fixture

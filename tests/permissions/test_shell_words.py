@@ -2,7 +2,7 @@
 
 import pytest
 
-from teamwright.permissions.shell.syntax_walk import parse_command
+from teamwright.shell_lines.parse import parse_command
 
 
 def words_of(line, cwd):

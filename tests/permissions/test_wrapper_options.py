@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.shell.wrappers import unwrap
 from teamwright.permissions.verdict import Verdict
+from teamwright.shell_lines.wrappers import unwrap
 from tests.support.programs import PACKAGES, require
 from tests.support.waits import WAIT_S
 

@@ -10,9 +10,9 @@ from typing import Any
 from teamwright.models.model import Request
 from teamwright.protocol.ids import LEAD
 from teamwright.session.session import Session
+from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.shutdown import kill
 from teamwright.teams.spawn import spawn
-from teamwright.teams.spawn_spec import SpawnSpec
 from tests.scale.crew import Plays, a_team, heap, held, main, read_lead_mail, rest
 
 WARM = 10

@@ -14,8 +14,8 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
+from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.spawn import spawn
-from teamwright.teams.spawn_spec import SpawnSpec
 
 AT_ONCE = 4
 """Members that are started at the same time, and tasks that are created at the same time."""

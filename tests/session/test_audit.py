@@ -23,9 +23,9 @@ from teamwright.storage.file_lock import FileLock
 from teamwright.storage.paths import find_home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.archive import archive_team
-from teamwright.teams.roster import Roster
-from teamwright.teams.roster_file import RosterFile
+from teamwright.team_records.archive import archive_team
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.roster_file import RosterFile
 from teamwright.testing import ScriptedModel
 from teamwright.views.audit.consistency_check import audit
 from tests.session.audited import Audited

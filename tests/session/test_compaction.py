@@ -10,7 +10,7 @@ import pytest
 
 from teamwright import Budget, Compacted, ModelCard, Team, UnknownMember
 from teamwright.agent.compaction.summary_texts import DIRECTIVE
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.testing import LoopbackModel, ScriptedModel
 from teamwright.testing.model_server_replies import Answer, Status
 from teamwright.views.audit.consistency_check import audit

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from teamwright import Team
-from teamwright.processes import git_calls
+from teamwright.git import git_calls
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 

@@ -21,12 +21,12 @@ from teamwright.models.model_settings import ModelSettings
 from teamwright.permissions.permission_decision import Policy
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import Block
+from teamwright.session.agents.toolset import Toolset
+from teamwright.session.agents.web_search import SessionSearch
 from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.session_hooks import SessionHooks
-from teamwright.session.toolset import Toolset
-from teamwright.session.web_search import SessionSearch
-from teamwright.teams.subagents.ports import SubagentSettings
-from teamwright.teams.subagents.subagent_registry import Subagents
+from teamwright.subagents.registry import Subagents
+from teamwright.subagents.run import SubagentSettings
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller
 from teamwright.tools.shell.bash import proves_nothing

@@ -258,9 +258,9 @@ def strings(path: Path) -> list[str]:
 ROOT = Path(teamwright.__file__).parent
 PACKAGES = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").exists())
 NO_TEXTS = {
-    ("teams/backends/member_connections.py", "stands"),
-    ("session/member_process/lead_connection.py", "stands"),
-    ("permissions/shell/shell_variables.py", "mend"),
+    ("backends/connections.py", "stands"),
+    ("member_process/lead_connection.py", "stands"),
+    ("shell_lines/variables.py", "mend"),
 }
 """A key on the wire, in both processes, and a name in a shell's list of variables."""
 

@@ -9,10 +9,10 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MessageDelivered
 from teamwright.protocol.member_states import MemberState
 from teamwright.requests.stop_request import LeadProcess, StopRequest, open_stops
-from teamwright.session.control.send_from_outside import send
-from teamwright.session.control.stop_from_outside import stop_member, stop_team
-from teamwright.session.lookup.saved_team_access import FileAccess
-from teamwright.session.lookup.team_address import find_address
+from teamwright.saved.saved_team_access import FileAccess
+from teamwright.saved.send_from_outside import send
+from teamwright.saved.stop_from_outside import stop_member, stop_team
+from teamwright.saved.team_address import find_address
 from teamwright.storage.doorbell import ring
 from teamwright.storage.file_watcher import Watcher
 from teamwright.testing import ScriptedModel

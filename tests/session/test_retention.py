@@ -14,19 +14,19 @@ from teamwright.models.model import Prefix
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
-from teamwright.session import retention
+from teamwright.saved import retention
+from teamwright.saved.retention import MOST
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
-from teamwright.session.retention import MOST
 from teamwright.storage.event_log_reader import read_events
 from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home, find_home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.shared_list import create_shared_list
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.incarnation import Incarnation
-from teamwright.teams.team_catalogue import NewTeam, Teams
-from teamwright.teams.team_state_file import LeadLease, TeamStateFile
+from teamwright.team_records.incarnation import Incarnation
+from teamwright.team_records.team_catalogue import NewTeam, Teams
+from teamwright.team_records.team_state_file import LeadLease, TeamStateFile
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.main import main
 
@@ -201,7 +201,7 @@ async def test_a_clock_that_runs_ahead_removes_nothing_and_no_call_removes_more_
     archived = home.archive / "crew"
     archived.mkdir(parents=True)
     ahead = time.time() + 60 * DAY_S
-    monkeypatch.setattr("teamwright.session.retention.time.time", lambda: ahead)
+    monkeypatch.setattr("teamwright.saved.retention.time.time", lambda: ahead)
     assert await prune(home, 30) == [] and archived.exists(), "ages count from the newest session"
     a_session(home, 50, days=0)
     aged(home.transcript(CWD, id_of(50)), -60)

@@ -24,12 +24,12 @@ from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.roster import Roster
-from teamwright.teams.roster_file import RosterFile
-from teamwright.teams.status.team_status import TeamStatus
-from teamwright.teams.status.team_views import resolve_home
-from teamwright.teams.team_catalogue import NewTeam, Teams
-from teamwright.teams.team_state_file import LeadLease
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.team_catalogue import NewTeam, Teams
+from teamwright.team_records.team_state_file import LeadLease
+from teamwright.team_records.team_status import TeamStatus
+from teamwright.team_records.views import resolve_home
 from teamwright.testing import ScriptedModel
 from teamwright.tools.caller import Caller
 from teamwright.tools.team.list_agents import ListAgents

@@ -12,7 +12,7 @@ import pytest
 from teamwright import Team
 from teamwright.processes.program_environment import find_program, own_program_start, safe_path
 from teamwright.sandbox.sandbox import find_implementation
-from teamwright.session.member_process.spawn_file import member_environment, restore_variables
+from teamwright.session.spawn_file import member_environment, restore_variables
 from teamwright.testing import Call, ScriptedModel
 from tests.ui.conftest import GIT
 

@@ -13,8 +13,8 @@ import pytest
 from teamwright import Notice, Progress, TaskChanged, Team
 from teamwright.processes.process_tree import process_start
 from teamwright.protocol.errors import TaskRefused
-from teamwright.session import task_checks
-from teamwright.session.lookup.saved_teams import find_tasks
+from teamwright.saved.teams import find_tasks
+from teamwright.session.wiring import task_checks
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.tasks import task_rows

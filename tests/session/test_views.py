@@ -19,25 +19,25 @@ from teamwright.protocol.mail import IdleNotification, InboxEntry, TaskCompleted
 from teamwright.protocol.messages import text_block, tool_result_block
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.usage import Usage
-from teamwright.session.lookup.saved_members import find_inbox
-from teamwright.session.lookup.saved_sessions import find_session, latest_session, session_views
-from teamwright.session.lookup.saved_teams import find_tasks, find_team_view
+from teamwright.saved.saved_members import find_inbox
+from teamwright.saved.sessions import find_session, latest_session, session_views
+from teamwright.saved.teams import find_tasks, find_team_view
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.file_lease import Lease, lease_holder, lease_path
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.roster import Roster
-from teamwright.teams.roster_file import RosterFile
-from teamwright.teams.status.team_views import (
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.team_catalogue import NewTeam, Teams
+from teamwright.team_records.team_state_file import LeadLease
+from teamwright.team_records.views import (
     archived_teams,
     mail_views,
     resolve_home,
     team_view,
     team_views,
 )
-from teamwright.teams.team_catalogue import NewTeam, Teams
-from teamwright.teams.team_state_file import LeadLease
 from teamwright.views.log import find_call, find_log, log_events
 from tests.support.waits import WAIT_S
 

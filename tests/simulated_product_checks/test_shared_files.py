@@ -15,8 +15,8 @@ from teamwright.storage.file_lock import lock_for
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.roster import Roster
-from teamwright.teams.roster_file import RosterFile
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.roster_file import RosterFile
 from tests.support.waits import WAIT_S
 
 

@@ -26,8 +26,8 @@ from teamwright.storage.jsonl import Journal
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.roster import Roster
-from teamwright.teams.roster_file import RosterFile
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.roster_file import RosterFile
 
 CHANGING = ("mkdir", "utime", "rename", "replace", "link", "unlink", "rmdir", "pwrite", "write", "ftruncate")
 PAGE = 4096

@@ -13,7 +13,7 @@ from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.task import parse_task
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_graph import find_path
-from teamwright.teams.roster_file import RosterFile
+from teamwright.team_records.roster_file import RosterFile
 from tests.storage.mortal import PAGE, Mortal
 
 MOST_STEPS = 200

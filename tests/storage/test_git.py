@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from teamwright.processes.git_calls import git_argv, git_env, run_git
-from teamwright.processes.git_entries import git_entries
+from teamwright.git.git_calls import git_argv, git_env, run_git
+from teamwright.git.git_entries import git_entries
 
 
 def names_in(root) -> set[str]:

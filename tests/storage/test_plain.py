@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import teamwright
-from teamwright.processes.repository_discovery import current_branch
+from teamwright.git.repository import current_branch
 from teamwright.storage.read_bounded import read_beginning, read_plain
 
 GIT = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]

@@ -54,13 +54,21 @@ class Assignment:
 
     @property
     def is_foreign(self) -> bool:
-        """True when the class is in another top-level package."""
-        return self.owner.package != self.module.layer
+        """True when the class is in another package, or group of packages that work on one object."""
+        ours, theirs = _GROUPS.get(self.module.layer, self.module.layer), self.owner.package
+        return _GROUPS.get(theirs, theirs) != ours
 
     @property
     def is_callback(self) -> bool:
         """True when a callable is assigned to the attribute."""
         return _is_callable(_field(self.owner, self.attribute))
+
+
+_GROUPS = {
+    **dict.fromkeys(("team_records", "subagents", "backends", "external"), "teams"),
+    **dict.fromkeys(("saved", "member_process"), "session"),
+}
+"""Packages that carry on the objects of another one: a backend sets the state of its teammate."""
 
 
 @cache

@@ -27,7 +27,7 @@ def exceptions() -> dict[str, list[str]]:
         "names that only tests use": rules.unused_public_names(),
         "stores named by path": rules.stores_named_by_path(),
         "assignments to objects of another package": rules.foreign_assignments(),
-        "names resolved outside session.lookup": rules.names_resolved_elsewhere(),
+        "names resolved outside saved": rules.names_resolved_elsewhere(),
         "callbacks that are filled later": rules.late_callbacks(),
     }
 

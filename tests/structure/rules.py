@@ -13,10 +13,11 @@ from tests.structure.assignments import assignments
 from tests.structure.source import Module, by_name, length, modules
 
 LAYERS = (
-    *("protocol", "storage", "processes", "sandbox"),
+    *("protocol", "storage", "processes", "git", "sandbox", "shell_lines"),
     "models permissions hooks tasks skills mail mcp worktrees",
-    *("requests", "agent", "teams", "database", "tools", "config", "budgets", "approvals"),
-    *("session", "views", "edit_history", "api"),
+    *("requests", "agent", "team_records", "subagents", "teams", "backends", "external", "database"),
+    *("tools", "config", "budgets", "approvals", "saved", "session", "member_process"),
+    *("views", "edit_history", "api"),
     "ui testing",
 )
 """Top-level packages, from below. A package imports those of earlier entries only, and none beside it."""
@@ -49,7 +50,8 @@ STORES = {
 
 STORE_MODULES = (
     *("teamwright.storage.", "teamwright.tasks.", "teamwright.mail.", "teamwright.requests."),
-    *("teamwright.teams.roster", "teamwright.teams.team_state_file", "teamwright.teams.file_stores"),
+    *("teamwright.team_records.roster", "teamwright.team_records.team_state_file"),
+    "teamwright.team_records.file_stores",
     "teamwright.models.rate_limit.",
 )
 """The modules that implement stores on files, and the one that makes them for a session."""
@@ -179,11 +181,13 @@ def late_callbacks() -> list[str]:
 
 
 def names_resolved_elsewhere() -> list[str]:
-    """Return each module outside `session.lookup` that decides that a name means no member."""
+    """Return each module outside `saved` and `live_agents` that decides that a name means no member."""
     return sorted(
         module.name
         for module in modules()
-        if not module.name.startswith(("teamwright.session.lookup.", "teamwright.protocol."))
+        if not module.name.startswith(
+            ("teamwright.saved.", "teamwright.session.control.live_agents", "teamwright.protocol.")
+        )
         and re.search(r"raise unknown_\w*member\(|return unknown_\w*member\(|raise UnknownMember\(", module.text)
     )
 

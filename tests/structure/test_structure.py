@@ -98,15 +98,15 @@ def test_a_member_a_pending_request_and_an_answer_are_described_by_the_listed_cl
     assert others <= shapes.request_shapes() | shapes.answer_shapes(), "take it out of the list"
 
 
-def test_a_name_is_resolved_in_session_lookup():
-    require_no_more("names resolved outside session.lookup", rules.names_resolved_elsewhere())
+def test_a_name_of_a_saved_member_is_resolved_in_one_package():
+    require_no_more("names resolved outside saved", rules.names_resolved_elsewhere())
 
 
 def test_a_member_is_ended_in_one_module():
     """`teams.shutdown` moves members to their ends by order; a member that ends by itself is another matter."""
     ends = re.compile(r"LifecycleEvent\.(KILLED|SUSPENDED)\b")
     places = [module.name for module in modules() if ends.search(module.text)]
-    assert places == ["teamwright.teams.shutdown", "teamwright.teams.teammate_state_machine"]
+    assert places == ["teamwright.team_records.life_cycle", "teamwright.teams.shutdown"]
 
 
 def test_no_check_is_silenced():

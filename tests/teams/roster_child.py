@@ -6,8 +6,8 @@ from pathlib import Path
 
 from teamwright.protocol.roster import RosterMember
 from teamwright.storage.paths import Home
-from teamwright.teams.roster import Roster
-from teamwright.teams.roster_file import RosterFile
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.roster_file import RosterFile
 
 
 async def main(root, name, count):

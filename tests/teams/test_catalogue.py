@@ -12,18 +12,17 @@ from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, T
 from teamwright.protocol.ids import session_list_name
 from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.protocol.roster import RosterMember
-from teamwright.session.lookup.saved_teams import find_saved_team
+from teamwright.saved.teams import find_saved_team
 from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.archive import archive_team, prune_archive
-from teamwright.teams.incarnation import Incarnation, PendingEnd
-from teamwright.teams.roster import Roster
-from teamwright.teams.roster_entries import begin_incarnation
-from teamwright.teams.roster_file import RosterFile
-from teamwright.teams.team_catalogue import NewTeam, Teams, team_directory_name
-from teamwright.teams.team_state_file import (
+from teamwright.team_records.archive import archive_team, prune_archive
+from teamwright.team_records.incarnation import Incarnation, PendingEnd
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.team_catalogue import NewTeam, Teams, team_directory_name
+from teamwright.team_records.team_state_file import (
     LeadLease,
     TeamFile,
     TeamStateFile,
@@ -32,6 +31,7 @@ from teamwright.teams.team_state_file import (
     read_team_file,
     take_lead,
 )
+from teamwright.teams.roster_entries import begin_incarnation
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 SESSION = "50101e6d-0000-4000-8000-000000000001"

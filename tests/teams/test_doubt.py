@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from teamwright.external import task_watcher
+from teamwright.external.task_watcher import UncertainChanges
 from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.task_rules import task_info
 from teamwright.tasks.task_store import ExternalTaskChange
-from teamwright.teams.external import task_watcher
-from teamwright.teams.external.participants import MAX_REPORTED_TASKS, ExternalParticipants
-from teamwright.teams.external.task_watcher import UncertainChanges
+from teamwright.teams.external_members import MAX_REPORTED_TASKS, ExternalParticipants
 
 TASK = Task("1", "one", "", owner="dee", status=TaskStatus.IN_PROGRESS)
 DONE = TASK.copy_with(status=TaskStatus.COMPLETED)

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from teamwright.external.inbox import ExternalMailFormat
+from teamwright.external.lead import lead_pid_from_env
+from teamwright.external.roster import RECORD_NAME, Departure, MembershipRecord, read_record
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_entry
 from teamwright.protocol.roster import RosterMember
-from teamwright.teams.external.external_inbox import ExternalMailFormat
-from teamwright.teams.external.external_lead import lead_pid_from_env
-from teamwright.teams.external.own_roster_entry import RECORD_NAME, Departure, MembershipRecord, read_record
-from teamwright.teams.incarnation import Incarnation
+from teamwright.team_records.incarnation import Incarnation
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

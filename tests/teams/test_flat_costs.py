@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 
 from teamwright.protocol import roster as entries
-from teamwright.teams import incarnation, roster_file, team_state_file
+from teamwright.team_records import incarnation, roster_file, team_state_file
+from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.spawn import spawn
-from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.teammate import Teammates
 from tests.scale.crew import Plays, a_team
 

@@ -5,10 +5,10 @@ import pytest
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.member_states import MemberState, parse_state
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.teams.status.member_state import STATE_TABLE, OpenTask, apply_state_table, with_state
-from teamwright.teams.status.member_status import MemberStatus
-from teamwright.teams.status.team_status import TeamStatus
-from teamwright.teams.teammate_state_machine import RATE_LIMITED
+from teamwright.team_records.life_cycle import RATE_LIMITED
+from teamwright.team_records.member_status import MemberStatus
+from teamwright.team_records.team_status import TeamStatus
+from teamwright.teams.member_state import STATE_TABLE, OpenTask, apply_state_table, with_state
 
 
 def facts(state: str, **more) -> MemberStatus:

@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from teamwright.protocol.member_states import MemberState
-from teamwright.teams.teammate_state_machine import (
+from teamwright.team_records.life_cycle import (
     ENDED_STATES,
     TRANSITIONS,
     InvalidTransition,

@@ -11,7 +11,7 @@ from teamwright.models.rate_limit import rate_limiter as rate_limiters
 from teamwright.models.rate_limit.rate_limit_store import FileRateLimitStore
 from teamwright.models.rate_limit.rate_limiter import RateLimiter
 from teamwright.protocol.events import MemberChanged, Notice
-from teamwright.session.factory import process_components
+from teamwright.session.wiring import process_components
 from teamwright.storage.paths import find_home
 from teamwright.teams.turn_end import MAX_TRIES
 from teamwright.testing.model_server import LoopbackModel

@@ -10,7 +10,7 @@ from teamwright.agent.job_journal import Job, JobJournal
 from teamwright.models.model import Prefix
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.timestamps import now_ms
-from teamwright.teams.subagents.owner_notices import notify_lost
+from teamwright.teams.job_notices import notify_lost
 
 
 class Agent:

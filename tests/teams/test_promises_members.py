@@ -10,6 +10,7 @@ from msgspec.structs import force_setattr
 
 from teamwright import Budget, Team
 from teamwright.agent.conversation import UserMessage
+from teamwright.external.roster_watcher import RosterWatcher
 from teamwright.models.model import Failure
 from teamwright.protocol.errors import CannotStart, UnknownMember
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TaskChanged, ToolCalled, TurnEnded
@@ -18,12 +19,11 @@ from teamwright.protocol.messages import text_block
 from teamwright.storage import file_lock
 from teamwright.storage.file_lock import lock_for
 from teamwright.storage.paths import find_home
-from teamwright.teams.external.roster_watcher import RosterWatcher
-from teamwright.teams.roster import Roster
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.spawn_spec import SpawnSpec
+from teamwright.team_records.team_state_file import read_team_file
 from teamwright.teams.shutdown import kill
 from teamwright.teams.spawn import spawn
-from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.team_state_file import read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.notices import notices
 from tests.support.waits import WAIT_S

@@ -12,11 +12,11 @@ from teamwright.protocol.errors import CannotStart, LimitExceeded, StorageError,
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.member_states import MemberState
+from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.teams.shutdown import delete_team, end_all, kill
 from teamwright.teams.shutdown_requests import ask_to_stop
 from teamwright.teams.spawn import spawn
-from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team_creation import create_team
 from teamwright.testing import ScriptedModel
 from tests.support.examples import examples

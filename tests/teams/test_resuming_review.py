@@ -17,12 +17,12 @@ from teamwright.protocol.timestamps import now_ms
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import find_home
+from teamwright.team_records.spawn_spec import SpawnSpec
+from teamwright.team_records.team_catalogue import NewTeam
+from teamwright.team_records.team_state_file import LeadLease, read_team_file
 from teamwright.teams.mailbox.outgoing import SendCall, send_text
 from teamwright.teams.spawn import spawn
-from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.team_catalogue import NewTeam
 from teamwright.teams.team_creation import create_team, ensure_team
-from teamwright.teams.team_state_file import LeadLease, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until

@@ -16,8 +16,8 @@ from teamwright.protocol.ids import COLORS
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_member
 from teamwright.storage import lock_dir
 from teamwright.storage.paths import Home
-from teamwright.teams.roster import Roster
-from teamwright.teams.roster_file import RosterFile
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.roster_file import RosterFile
 from tests.storage.mortal import Mortal
 from tests.support.examples import examples
 

@@ -10,8 +10,8 @@ import pytest
 from teamwright import Notice, TaskChanged, Team
 from teamwright.agent.tool import ToolContext
 from teamwright.agent.tool_input import NoInput
+from teamwright.external.task_watcher import TaskWatcher
 from teamwright.protocol.errors import TaskRefused, TeamRefused
-from teamwright.teams.external.task_watcher import TaskWatcher
 from teamwright.teams.shutdown import delete_team
 from teamwright.testing import ScriptedModel
 from teamwright.tools.tasks.task_list import TaskListTool
@@ -145,7 +145,7 @@ async def test_a_damaged_task_is_told_once_and_its_repair_is_a_change(tmp_path):
 
 @pytest.mark.promise("B1", "F04")
 async def test_a_file_that_is_being_written_in_several_steps_is_not_reported_as_damaged(tmp_path, monkeypatch):
-    monkeypatch.setattr("teamwright.teams.external.task_watcher.PATIENCE_S", 3600.0)
+    monkeypatch.setattr("teamwright.external.task_watcher.PATIENCE_S", 3600.0)
     async with a_team(tmp_path, quiet_model()) as team:
         heard = Told(team)
         await team.tasks.add("ours")

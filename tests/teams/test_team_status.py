@@ -24,7 +24,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import Usage
-from teamwright.teams.status.team_status import MAX_OPEN_TASKS, TeamStatus
+from teamwright.team_records.team_status import MAX_OPEN_TASKS, TeamStatus
 
 
 def moved(name, state, *, life=1, turn=0, at=0.0, detail=""):

@@ -11,7 +11,7 @@ import pytest
 from teamwright.agent.background_jobs import BackgroundJobs, Job
 from teamwright.processes.process_tree import list_processes
 from teamwright.protocol.errors import LimitExceeded, UsageError
-from teamwright.teams.subagents.run_reports import job_end_notice
+from teamwright.subagents.reports import job_end_notice
 from teamwright.tools.shell.bash import Bash, BashInput
 from teamwright.tools.shell.bash_settings import BashSettings
 from tests.support.waits import WAIT_S, wait_until

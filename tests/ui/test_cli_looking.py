@@ -26,11 +26,11 @@ from teamwright.protocol.usage import Usage
 from teamwright.storage.event_log import EventLog
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.roster import Roster
-from teamwright.teams.roster_file import RosterFile
-from teamwright.teams.status.team_views import resolve_home
-from teamwright.teams.team_catalogue import NewTeam, Teams
-from teamwright.teams.team_state_file import LeadLease
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.team_catalogue import NewTeam, Teams
+from teamwright.team_records.team_state_file import LeadLease
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.log import parse_moment
 from teamwright.ui.cli.main import main
 from tests.support import preloaded

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.teams.file_stores import FileStores
-from teamwright.teams.roster import Roster
-from teamwright.teams.roster_file import RosterFile
-from teamwright.teams.status.team_views import resolve_home
-from teamwright.teams.team_catalogue import NewTeam, Teams
-from teamwright.teams.team_state_file import LeadLease
+from teamwright.team_records.file_stores import FileStores
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.team_catalogue import NewTeam, Teams
+from teamwright.team_records.team_state_file import LeadLease
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.main import main
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_creation import Owner, create_worktree

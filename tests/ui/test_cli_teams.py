@@ -19,10 +19,10 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.shared_list import create_shared_list
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.roster import Roster
-from teamwright.teams.roster_file import RosterFile
-from teamwright.teams.team_catalogue import NewTeam, Teams
-from teamwright.teams.team_state_file import LeadLease
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.team_catalogue import NewTeam, Teams
+from teamwright.team_records.team_state_file import LeadLease
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from teamwright.ui.cli.main import main
@@ -256,7 +256,7 @@ def test_the_whole_name_of_a_team_comes_before_a_session_and_what_fits_both_is_r
 
 
 def _meant(home: Home, cwd: Path, word: str) -> str:
-    from teamwright.session.lookup.saved_teams import find_session_to_resume
+    from teamwright.saved.teams import find_session_to_resume
 
     return find_session_to_resume(home, cwd, word).id
 

@@ -13,8 +13,8 @@ from teamwright.protocol.usage import Usage
 from teamwright.storage import event_log_reader, jsonl
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import read_events
-from teamwright.teams.status.team_status import TeamStatus
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.team_status import TeamStatus
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.main import main
 from teamwright.views.follow_team import follow_log
 

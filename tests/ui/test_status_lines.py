@@ -9,8 +9,8 @@ from teamwright.protocol.pending_request import PendingRequest
 from teamwright.tasks import task_file
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.status.member_status import MemberStatus
-from teamwright.teams.status.team_views import TaskView, TeamView, task_views
+from teamwright.team_records.member_status import MemberStatus
+from teamwright.team_records.views import TaskView, TeamView, task_views
 from teamwright.ui.cli.status import WatchScreen, status_lines
 from teamwright.views.status import StatusView
 

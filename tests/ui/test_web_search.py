@@ -10,7 +10,7 @@ import pytest
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.config.settings.settings import WebSearchSettings
 from teamwright.models.endpoint import Endpoint
-from teamwright.session.web_search import SessionSearch
+from teamwright.session.agents.web_search import SessionSearch
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from tests.ui.program import Program

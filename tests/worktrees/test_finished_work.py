@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from teamwright.processes.git_entries import git_entries
+from teamwright.git.git_entries import git_entries
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
 from teamwright.protocol.task import INTEGRATION, Task

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.processes.git_calls import GitCallOptions, run_git
-from teamwright.processes.git_entries import git_entries
+from teamwright.git.git_calls import GitCallOptions, run_git
+from teamwright.git.git_entries import git_entries
 from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
 from teamwright.protocol.task import Task
 from teamwright.worktrees.finished_work import COMMIT_WITH_HOOKS, MemberWorktree

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
-from teamwright.session.factory.remote_commits import remote_record
+from teamwright.session.wiring.remote_commits import remote_record
 from teamwright.worktrees.commit_bundle import BEGIN
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_creation import Owner, create_worktree, restore_worktree, uncommitted_files

@@ -11,10 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import Rule, parse_rule
 from teamwright.permissions.verdict import Access, Verdict
 from teamwright.protocol.errors import UsageError
+from teamwright.storage.real_paths import real_path
 
 _PATH_FIELDS = ("file_path", "notebook_path", "path")
 
@@ -56,7 +56,7 @@ def _parse(condition: str, base: Path) -> Rule | None:
 def _matches_line(rule: Rule, command: str, cwd: Path) -> bool:
     # The grammar of the shell is slow to load, so only a hook with a condition on commands loads it.
     from teamwright.permissions.git_policy import deny_forms
-    from teamwright.permissions.shell.syntax_walk import parse_command
+    from teamwright.shell_lines.parse import parse_command
 
     parsed = parse_command(command, cwd)
     if not parsed.is_valid or parsed.may_run_input:

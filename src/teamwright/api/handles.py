@@ -19,7 +19,7 @@ from teamwright.protocol.field_texts import show_fields
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.secret_texts import repr_without
 from teamwright.protocol.task import Task
-from teamwright.session.lookup.live_agents import find_member
+from teamwright.session.control.live_agents import find_member
 from teamwright.session.permission_modes import SessionModes
 from teamwright.tasks.task_review import ReviewAnswer
 from teamwright.tasks.task_rules import USER, TaskWishes
@@ -31,7 +31,7 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 
 if TYPE_CHECKING:
-    from teamwright.session.integration_of_members import SessionIntegration
+    from teamwright.session.wiring.integration_of_members import SessionIntegration
     from teamwright.worktrees.integration_store import IntegrationEntry
 
 TaskRef: TypeAlias = Task | str | int

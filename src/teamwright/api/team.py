@@ -52,7 +52,7 @@ from teamwright.protocol.ids import team_name
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.program_log import LOGGER
 from teamwright.protocol.usage import Usage
-from teamwright.session.change_model import ModelChange
+from teamwright.session.agents.models import ModelChange
 from teamwright.session.control.agent_actions import (
     clear_lead,
     compact_agent,
@@ -69,17 +69,17 @@ from teamwright.session.session import Session
 from teamwright.session.slash_command_call import list_commands, require_command, run_command
 from teamwright.storage.event_log import EventLog
 from teamwright.tasks.task_rules import USER
+from teamwright.team_records.spawn_spec import SpawnSpec
+from teamwright.team_records.views import resolve_home
 from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.mode_rank import ModeSet
 from teamwright.teams.spawn import spawn
-from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.status.team_views import resolve_home
 from teamwright.teams.team_recovery import recover_teams
 
 if TYPE_CHECKING:
     from teamwright.protocol.pending_request import PendingRequest
     from teamwright.storage.paths import Home
-    from teamwright.teams.status.team_views import TeamView
+    from teamwright.team_records.views import TeamView
     from teamwright.views.status import StatusView
 
 A_NAME = "a member's name"
@@ -176,7 +176,7 @@ class Team:
 
         `home` is the state root, as in TeamOptions. Starts nothing. Raises CannotStart for an unreadable state root.
         """
-        from teamwright.teams.status.team_views import archived_teams, team_views
+        from teamwright.team_records.views import archived_teams, team_views
 
         root = _home(home)
         return [*team_views(root), *(archived_teams(root) if archived else ())]
@@ -199,7 +199,7 @@ class Team:
         For finished teams and those of other processes; the final text of a run is in its RunEnded. Raises
         TeamwrightError (`unknown-team`) with the nearest name.
         """
-        from teamwright.session.lookup.saved_teams import find_team_view
+        from teamwright.saved.teams import find_team_view
         from teamwright.storage.event_log_reader import read_events
 
         log = find_team_view(_home(home), require_text("a team's name", name), archived=True).log

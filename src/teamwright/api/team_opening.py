@@ -10,10 +10,10 @@ import asyncio
 from msgspec.structs import replace as replace_fields
 
 from teamwright.protocol.errors import TeamRefused, UsageError
-from teamwright.session.lookup.saved_teams import find_saved_team, find_session_of_team, require_adoptable
+from teamwright.saved.teams import find_saved_team, find_session_of_team, require_adoptable
 from teamwright.session.options import Options
 from teamwright.session.session import Session
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.teams.team_creation import create_team
 
 

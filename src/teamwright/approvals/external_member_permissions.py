@@ -29,8 +29,8 @@ from teamwright.protocol.mail import (
     ProtocolMessage,
     parse_protocol,
 )
-from teamwright.teams.external.external_plans import bound_incarnation
-from teamwright.teams.external.participants import ExternalMemberListener
+from teamwright.teams.external_members import ExternalMemberListener
+from teamwright.teams.external_plans import bound_incarnation
 from teamwright.teams.mailbox.outgoing import send_protocol
 from teamwright.teams.team import SessionTeam
 

@@ -174,7 +174,7 @@ class PlanApprovals(Struct):
 
     def note_request(self, member: str, message: PermissionRequest | PlanApprovalRequest, /) -> None:
         """Handle a plan that an external member sent by mail; a repeated plan changes nothing."""
-        from teamwright.teams.external.external_plans import open_external_plan
+        from teamwright.teams.external_plans import open_external_plan
 
         if self.team is None or isinstance(message, PermissionRequest):
             return
@@ -189,7 +189,7 @@ class PlanApprovals(Struct):
 
     def note_joined(self, member: str, /) -> None:
         """Resume waiting for the plan that an external member sent before this process led the team."""
-        from teamwright.teams.external.external_plans import bound_incarnation
+        from teamwright.teams.external_plans import bound_incarnation
 
         if self.team is None or (incarnation := bound_incarnation(self.team, member)) is None:
             return

@@ -211,7 +211,7 @@ def _seen(place: RequestDirectory, body: dict[str, object]) -> PendingRequest | 
 
 
 def _of_team(home: Home, box: Path) -> RequestDirectory | None:
-    from teamwright.teams.file_stores import FileStores
+    from teamwright.team_records.file_stores import FileStores
 
     directory = box.parent.name
     try:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from teamwright.config.installed_plugins import InstalledPlugin, entry_values
 from teamwright.config.marketplaces import Marketplace, MarketplaceEntry, is_marketplace, read_marketplace
 from teamwright.config.plugins import MANIFEST, PluginSource
-from teamwright.processes.git_calls import CloneFailed, clone_repository, run_git
+from teamwright.git.git_calls import CloneFailed, clone_repository, run_git
 from teamwright.protocol.errors import UsageError
 
 _GITHUB = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")

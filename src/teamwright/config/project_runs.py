@@ -16,9 +16,9 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from teamwright.config.project_mcp_file import command_of
+from teamwright.git.git_settings import UnclearSettings, list_settings, person_environment
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.permissions.run_files import RunFiles, merge_run_files
-from teamwright.processes.git_settings import UnclearSettings, list_settings, person_environment
 from teamwright.processes.named_files import content_digest, named_code
 
 _PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?::?-[^}]*)?\}?")

@@ -22,7 +22,7 @@ from teamwright.permissions.rules import PathPattern
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.review import Reviewer
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
-from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.team_records.spawn_spec import SpawnSpec
 
 
 class Role(Struct, frozen=True):

@@ -25,11 +25,11 @@ from teamwright.config.settings.setting_keys import KEYS, MODE
 from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, is_user_only_variable, read_layer
 from teamwright.config.team_definition import widening_of_role, widening_of_team
 from teamwright.config.team_definition_reader import FILE, read_definition
+from teamwright.git.git_entries import GitEntry, git_entries
+from teamwright.git.git_settings import person_entries, person_environment
 from teamwright.hooks.hook_index import HookSpec, parse_hooks
 from teamwright.permissions.run_files import NOTHING, RunFiles, merge_run_files
 from teamwright.permissions.verdict import Mode
-from teamwright.processes.git_entries import GitEntry, git_entries
-from teamwright.processes.git_settings import person_entries, person_environment
 from teamwright.protocol.errors import CannotStart
 from teamwright.skills.skill_definition import SkillKind
 from teamwright.skills.skill_search import MAX_FILE_BYTES, SKILL_FILE, skill_file

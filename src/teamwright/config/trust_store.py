@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from teamwright.config.settings.settings_files import bad_settings
 from teamwright.config.trust_entries import TrustEntry, survey_repository
-from teamwright.processes.git_entries import GitEntry
-from teamwright.processes.repository_discovery import trust_root, work_tree
+from teamwright.git.git_entries import GitEntry
+from teamwright.git.repository import trust_root, work_tree
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.exclusive_lock import hold_exclusive

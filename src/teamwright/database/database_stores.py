@@ -14,14 +14,14 @@ from teamwright.database.roster_and_state_rows import STATE, DatabaseDocument, D
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.task_store import DatabaseTaskStore
 from teamwright.database.team_rows import DatabaseTeams
-from teamwright.teams.stored_teams import StoredTeams
+from teamwright.team_records.stored_teams import StoredTeams
 
 if TYPE_CHECKING:
     from teamwright.database.integration_queue import DatabaseIntegrationStore
     from teamwright.models.endpoint import Endpoint
     from teamwright.models.rate_limit.rate_limiter import RateLimiter
-    from teamwright.teams.roster import OnRestored
-    from teamwright.teams.team_state_file import TeamFile
+    from teamwright.team_records.roster import OnRestored
+    from teamwright.team_records.team_state_file import TeamFile
 
 
 class DatabaseStores:

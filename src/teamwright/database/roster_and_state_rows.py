@@ -11,7 +11,7 @@ from teamwright.database.session_connection import SessionConnection
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.roster import TeamConfig, parse_config
 from teamwright.storage.file_watcher import Watcher
-from teamwright.teams.team_state_file import TeamFile, parse_team_file
+from teamwright.team_records.team_state_file import TeamFile, parse_team_file
 
 T = TypeVar("T")
 

@@ -19,8 +19,8 @@ from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightErro
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import InboxEntry, parse_entry
 from teamwright.protocol.roster import TeamConfig
-from teamwright.teams.stored_teams import StoredTeam
-from teamwright.teams.team_state_file import LeadLease, TeamFile, parse_team_file
+from teamwright.team_records.stored_teams import StoredTeam
+from teamwright.team_records.team_state_file import LeadLease, TeamFile, parse_team_file
 
 
 def session_lease(session: str) -> str:

@@ -30,9 +30,9 @@ from teamwright.storage.event_log_reader import log_path
 from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.json_array import encode_array
 from teamwright.storage.paths import Home
-from teamwright.teams.file_stores import FileStores
-from teamwright.teams.stored_teams import StoredTeam
-from teamwright.teams.team_state_file import LeadLease
+from teamwright.team_records.file_stores import FileStores
+from teamwright.team_records.stored_teams import StoredTeam
+from teamwright.team_records.team_state_file import LeadLease
 
 if TYPE_CHECKING:
     from teamwright.database.address import DatabaseAddress

@@ -39,7 +39,7 @@ from teamwright.edit_history.undo_plan import UndoPlan, plan_rewind
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.messages import Block, decode, encode, tool_calls, tool_result_block
 from teamwright.protocol.runtime_tags import RuntimeTags
-from teamwright.session.lookup.saved_sessions import find_session, latest_session
+from teamwright.saved.sessions import find_session, latest_session
 from teamwright.session.options import Options
 from teamwright.storage.jsonl import Journal, read_backward_with_offsets
 from teamwright.storage.paths import find_home

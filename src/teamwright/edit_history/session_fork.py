@@ -20,7 +20,7 @@ from teamwright.edit_history.rewind import append_fork, complete_rewind_of, find
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import session_id
 from teamwright.protocol.runtime_tags import RuntimeTags, escape_tags
-from teamwright.session.lookup.saved_sessions import find_session, latest_session
+from teamwright.saved.sessions import find_session, latest_session
 from teamwright.session.options import Options
 from teamwright.session.permission_modes import load_mode, save_mode
 from teamwright.storage.atomic_write import storage_error

@@ -30,18 +30,18 @@ from teamwright.edit_history.history_location import (
 )
 from teamwright.edit_history.queries import undo_in_session, undo_on_disk
 from teamwright.edit_history.session_diff import FileChange, file_changes
-from teamwright.processes.git_calls import git_program
+from teamwright.git.git_calls import git_program
+from teamwright.git.repository import work_tree
 from teamwright.processes.program_environment import own_variables, without_git_variables
-from teamwright.processes.repository_discovery import work_tree
 from teamwright.protocol.errors import TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, session_list_name
 from teamwright.protocol.messages import message_text
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.session.control.send_from_outside import send
-from teamwright.session.lookup.saved_members import match_member_name, transcripts_of
-from teamwright.session.lookup.saved_team_access import FileAccess, SavedTeamAccess
-from teamwright.session.lookup.saved_teams import find_tasks, find_team_view
-from teamwright.session.lookup.team_address import find_address
+from teamwright.saved.saved_members import match_member_name, transcripts_of
+from teamwright.saved.saved_team_access import FileAccess, SavedTeamAccess
+from teamwright.saved.send_from_outside import send
+from teamwright.saved.team_address import find_address
+from teamwright.saved.teams import find_tasks, find_team_view
 from teamwright.session.session import Session
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_check import reopen
@@ -49,8 +49,8 @@ from teamwright.tasks.task_list import TaskList
 from teamwright.tasks.task_review import ReviewAnswer, withdraw
 from teamwright.tasks.task_rules import USER
 from teamwright.tasks.task_store import FollowedTaskStore
-from teamwright.teams.file_stores import FileStores
-from teamwright.teams.status.team_views import TaskView
+from teamwright.team_records.file_stores import FileStores
+from teamwright.team_records.views import TaskView
 from teamwright.views.cost import CostRow, cost_of
 
 _SEARCHED = 60
@@ -117,7 +117,7 @@ async def _open_session_access(session: Session) -> AsyncGenerator[SavedTeamAcce
     """Give the access to the team of a session, also when it is in a database."""
     if not isinstance(stores := session.team.stores, FileStores):
         from teamwright.database.database_stores import DatabaseStores
-        from teamwright.session.database_access import open_database_access
+        from teamwright.saved.database_access import open_database_access
 
         if isinstance(stores, DatabaseStores):
             async with open_database_access(stores.database.address, session.team.name or session.id) as access:

@@ -27,8 +27,8 @@ from teamwright.edit_history.edit_journal_reader import (
 )
 from teamwright.edit_history.session_diff import current_content, display_path
 from teamwright.edit_history.undo_plan import RefusedFile, UndoPlan, UndoStep, plan_undo
-from teamwright.processes.git_calls import GitCallOptions, run_git
-from teamwright.processes.repository_discovery import discover
+from teamwright.git.git_calls import GitCallOptions, run_git
+from teamwright.git.repository import discover
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.runtime_tags import escape_tags

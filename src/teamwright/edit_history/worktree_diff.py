@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from teamwright.config.trust_store import TrustStore
 from teamwright.edit_history.session_diff import COMPARED_MOST, EditShare, FileChange
-from teamwright.processes.git_calls import GitCallOptions, run_git
+from teamwright.git.git_calls import GitCallOptions, run_git
 from teamwright.storage.paths import Home
 from teamwright.worktrees.repository_git import TIMEOUT_S, RepositoryGit, git_error
 from teamwright.worktrees.worktree_record import WorktreeRecord, list_records

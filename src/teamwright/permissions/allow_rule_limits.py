@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from teamwright.permissions.changed_files import find_changed_files
-from teamwright.permissions.command_words import Words, base_name, word_set
 from teamwright.permissions.decision_context import DecisionContext
 from teamwright.permissions.file_changing_commands import find_changes
 from teamwright.permissions.path_verdicts import GUARDED, REPLACES_NAMES, has_other_names, judge_path
@@ -27,17 +26,18 @@ from teamwright.permissions.possible_file_names import (
     may_be_file,
     text_words,
 )
-from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
-from teamwright.permissions.programs.sed_script import only_prints
-from teamwright.permissions.programs.side_effects import find_side_effect
 from teamwright.permissions.read_only_commands import absolute_paths, expand_arguments, links_below, prove_read_only
-from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import Rule
-from teamwright.permissions.shell.evaluated_text import SHELLS
-from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.permissions.shell.wrappers import unwrap
 from teamwright.permissions.verdict import Verdict
 from teamwright.sandbox.policy import is_inside
+from teamwright.shell_lines.command_words import Words, base_name, word_set
+from teamwright.shell_lines.evaluated_text import SHELLS
+from teamwright.shell_lines.parsed_line import ShellCommand
+from teamwright.shell_lines.programs.options import parse_arguments, parse_grammar
+from teamwright.shell_lines.programs.sed_script import only_prints
+from teamwright.shell_lines.programs.side_effects import find_side_effect
+from teamwright.shell_lines.wrappers import unwrap
+from teamwright.storage.real_paths import real_path
 
 INTERPRETERS = SHELLS | word_set(
     "python python2 python3 pypy pypy3 ipython node nodejs deno bun ruby irb perl php lua luajit Rscript R julia java"

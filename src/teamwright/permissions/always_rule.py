@@ -10,18 +10,18 @@ import shlex
 from pathlib import Path
 
 from teamwright.permissions.allow_rule_limits import INTERPRETERS, uncovered_word
-from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.decision_context import DecisionContext, PermissionScope
 from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.host_pattern import url_host, url_port
-from teamwright.permissions.programs.side_effects import find_side_effect
 from teamwright.permissions.read_only_commands import prove_read_only
-from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS, parse_rule
-from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.verdict import Access, Verdict
 from teamwright.sandbox.guarded_files import guard_name
+from teamwright.shell_lines.command_words import base_name, word_set
+from teamwright.shell_lines.parse import parse_command
+from teamwright.shell_lines.parsed_line import ShellCommand
+from teamwright.shell_lines.programs.side_effects import find_side_effect
+from teamwright.storage.real_paths import real_path
 
 _NARROW_PREFIXES = (
     "pytest",

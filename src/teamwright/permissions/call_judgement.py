@@ -18,7 +18,7 @@ from teamwright.permissions.host_pattern import is_local_host, url_host
 from teamwright.permissions.path_verdicts import judge_path
 from teamwright.permissions.rules import READ_TOOLS, Rule
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict, where_allowed
-from teamwright.permissions.verdict_work import find_bounded
+from teamwright.shell_lines.work_bound import find_bounded
 
 NOTHING_TO_DECIDE = Decision(Verdict.ALLOW, "nothing", "There is nothing to decide.")
 

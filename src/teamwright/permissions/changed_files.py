@@ -14,15 +14,15 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.permissions.command_words import Words, word_set
+from teamwright.git.repository import possible_trees
 from teamwright.permissions.file_changing_commands import copied_directories, copied_names, files_below, find_changes
 from teamwright.permissions.possible_file_names import Operand, option_values
-from teamwright.permissions.programs.find_expression import MAY_DIFFER
 from teamwright.permissions.read_only_commands import expand_arguments
-from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.permissions.shell.word_expansion import Shape
-from teamwright.permissions.verdict_work import spend_steps
-from teamwright.processes.repository_discovery import possible_trees
+from teamwright.shell_lines.command_words import Words, word_set
+from teamwright.shell_lines.parsed_line import ShellCommand
+from teamwright.shell_lines.programs.find_expression import MAY_DIFFER
+from teamwright.shell_lines.word_expansion import Shape
+from teamwright.shell_lines.work_bound import spend_steps
 
 _CHANGERS = word_set(
     "rm rmdir unlink shred truncate tee ln link install rsync dd chmod chown chgrp setfacl patch mktemp split unzip"

@@ -12,7 +12,6 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from teamwright.permissions.changed_files import ChangedFiles, find_changed_files
-from teamwright.permissions.command_words import base_name
 from teamwright.permissions.decision_context import DecisionContext
 from teamwright.permissions.file_changing_commands import FileChanges, find_changes
 from teamwright.permissions.git_access import named_files, shown_work_trees, unknown_operands
@@ -32,10 +31,11 @@ from teamwright.permissions.path_verdicts import (
 )
 from teamwright.permissions.possible_file_names import Operand, base_directories, find_operands, may_be_file
 from teamwright.permissions.read_only_commands import CommandReads, absolute_paths, prove_read_only
-from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.permissions.verdict import Decision, Verdict
-from teamwright.permissions.verdict_work import spend_steps
+from teamwright.shell_lines.command_words import base_name
+from teamwright.shell_lines.parsed_line import ShellCommand
+from teamwright.shell_lines.word_expansion import Shape
+from teamwright.shell_lines.work_bound import spend_steps
 
 
 class CommandFacts(Struct):

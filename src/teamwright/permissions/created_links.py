@@ -13,13 +13,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.read_only_commands import expand_arguments
-from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
-from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.verdict import Access
-from teamwright.permissions.verdict_work import spend_steps
+from teamwright.shell_lines.command_words import base_name, word_set
+from teamwright.shell_lines.parse import parse_command
+from teamwright.shell_lines.parsed_line import FileRedirect, ParsedLine, ShellCommand
+from teamwright.shell_lines.work_bound import spend_steps
 
 _COPIES_LINKS = re.compile(r"-[A-Za-z]*[ls]|--(link|sym)")
 _SYMBOLIC = re.compile(r"-[A-Za-z]*s|--sym")

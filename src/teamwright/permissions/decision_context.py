@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from teamwright.git.git_entries import GitEntry
 from teamwright.permissions.path_ownership import PathOwnership
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Decision, Mode, Verdict, stricter
-from teamwright.processes.git_entries import GitEntry
 
 if TYPE_CHECKING:
     from teamwright.permissions.worktree_bounds import WorktreeBounds

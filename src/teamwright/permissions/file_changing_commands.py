@@ -14,14 +14,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.permissions.command_words import word_set
 from teamwright.permissions.possible_file_names import Operand, glob_matches, option_values
-from teamwright.permissions.programs.file_reads import names_time_zone
-from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
 from teamwright.permissions.read_only_commands import absolute_paths, expand_arguments
-from teamwright.permissions.real_paths import real_path
-from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.permissions.verdict_work import found_once, spend_steps
+from teamwright.shell_lines.command_words import word_set
+from teamwright.shell_lines.parsed_line import ShellCommand
+from teamwright.shell_lines.programs.file_reads import names_time_zone
+from teamwright.shell_lines.programs.options import parse_arguments, parse_grammar
+from teamwright.shell_lines.work_bound import found_once, spend_steps
+from teamwright.storage.real_paths import real_path
 
 MAX_FILES = 500
 """The most files in a copy or move that is examined."""

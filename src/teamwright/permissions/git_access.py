@@ -12,17 +12,17 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from teamwright.git.git_entries import GitEntry, GitSurvey, survey_git
+from teamwright.git.git_settings import person_entries, person_environment
+from teamwright.git.repository import Discovery, discover, possible_trees
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.possible_file_names import Operand
-from teamwright.permissions.programs.git_commands import shows_contents
 from teamwright.permissions.read_only_commands import expand_arguments
-from teamwright.permissions.real_paths import real_path
-from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.permissions.verdict_work import spend_steps
-from teamwright.processes.git_entries import GitEntry, GitSurvey, survey_git
-from teamwright.processes.git_settings import person_entries, person_environment
-from teamwright.processes.repository_discovery import Discovery, discover, possible_trees
+from teamwright.shell_lines.parsed_line import ShellCommand
+from teamwright.shell_lines.programs.git import shows_contents
+from teamwright.shell_lines.work_bound import spend_steps
+from teamwright.storage.real_paths import real_path
 
 _MAX_SURVEYS = 64
 

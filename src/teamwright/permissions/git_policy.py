@@ -5,7 +5,7 @@ They ask in every mode except bypass, unless the user's allow rule answers. Depe
 
 from __future__ import annotations
 
-from teamwright.permissions.command_words import Words, base_name, word_set
+from teamwright.shell_lines.command_words import Words, base_name, word_set
 
 _ASKED_SUBCOMMANDS = word_set(
     "commit push switch checkout restore reset rebase merge cherry-pick revert am pull clean rm mv filter-branch"

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.decision_context import PermissionScope
-from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import PATH_TOOLS, Rule, fixed_directory, parse_rule
 from teamwright.permissions.verdict import Mode, PermissionUpdate, Verdict
 from teamwright.protocol.errors import UsageError
 from teamwright.sandbox.guarded_files import guard_name
 from teamwright.sandbox.policy import is_inside
 from teamwright.sandbox.secret_paths import CREDENTIALS
+from teamwright.shell_lines.command_words import base_name, word_set
+from teamwright.storage.real_paths import real_path
 
 GRANTED_MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.PLAN, Mode.DONT_ASK)
 """Modes that an update may set. The others need a person's flag or setting, or belong to the lead."""

@@ -9,10 +9,10 @@ import os
 import re
 from pathlib import Path
 
-from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.possible_file_names import HARMLESS_FILES
 from teamwright.permissions.read_only_commands import prove_read_only
-from teamwright.permissions.shell.parsed_line import ParsedLine, ShellCommand
+from teamwright.shell_lines.command_words import base_name, word_set
+from teamwright.shell_lines.parsed_line import ParsedLine, ShellCommand
 from teamwright.storage.read_bounded import read_plain
 
 _DECLARES = word_set("export declare typeset local readonly")

@@ -15,11 +15,11 @@ from teamwright.permissions.command_facts import CommandFacts, collect_facts
 from teamwright.permissions.decision_context import DecisionContext
 from teamwright.permissions.git_access import explain_git_doubt
 from teamwright.permissions.path_verdicts import judge_path
-from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine
 from teamwright.permissions.variable_assignments import changing_variable, prints_secret
 from teamwright.permissions.verdict import BY_SANDBOX, Decision, Mode, Verdict
 from teamwright.sandbox.command_needs import shared_secrets
 from teamwright.sandbox.policy import PolicyName
+from teamwright.shell_lines.parsed_line import FileRedirect, ParsedLine
 
 HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 """Files to which every line may write."""

@@ -17,7 +17,6 @@ from msgspec import Struct, field
 
 from teamwright.permissions.call_grant import NO_PATHS, NamedPaths
 from teamwright.permissions.changed_files import find_changed_files
-from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.file_changing_commands import find_changes
 from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS
 from teamwright.permissions.possible_file_names import (
@@ -30,14 +29,15 @@ from teamwright.permissions.possible_file_names import (
     text_words,
 )
 from teamwright.permissions.read_only_commands import prove_read_only
-from teamwright.permissions.real_paths import is_process_link, real_path
-from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
-from teamwright.permissions.shell.syntax_walk import parse_command
-from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.permissions.verdict import Access
-from teamwright.permissions.verdict_work import JUDGED_PATH, found_once, spend_steps
 from teamwright.sandbox.policy import is_inside
 from teamwright.sandbox.secret_paths import SYSTEM, is_kept, start_files
+from teamwright.shell_lines.command_words import base_name, word_set
+from teamwright.shell_lines.parse import parse_command
+from teamwright.shell_lines.parsed_line import FileRedirect, ParsedLine, ShellCommand
+from teamwright.shell_lines.word_expansion import Shape
+from teamwright.shell_lines.work_bound import JUDGED_PATH, found_once, spend_steps
+from teamwright.storage.real_paths import is_process_link, real_path
 
 _KEEPS_FILE = word_set("> tee dd truncate touch cp chmod chown chgrp setfacl")
 """Programs, and redirections, that change an existing file in its place."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 from teamwright.permissions.excluded_paths import Segments, segment_expression
 
 if TYPE_CHECKING:
-    from teamwright.permissions.shell.word_expansion import Shape
+    from teamwright.shell_lines.word_expansion import Shape
 
 
 class NamePattern(Struct, frozen=True):

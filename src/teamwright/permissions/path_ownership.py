@@ -10,9 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.permissions.real_paths import is_process_link, real_path
 from teamwright.permissions.rules import PathPattern
 from teamwright.permissions.verdict import Decision, Verdict
+from teamwright.storage.real_paths import is_process_link, real_path
 
 
 class OwnedPaths(Struct, frozen=True):

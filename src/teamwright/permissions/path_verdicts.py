@@ -15,7 +15,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.permissions.command_words import word_set
 from teamwright.permissions.decision_context import (
     DecisionContext,
     ToolRules,
@@ -24,14 +23,15 @@ from teamwright.permissions.decision_context import (
     decide_by_rule,
 )
 from teamwright.permissions.excluded_paths import Segments, compile_patterns
-from teamwright.permissions.real_paths import is_process_link, real_path
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Decision, Verdict
-from teamwright.permissions.verdict_work import JUDGED_PATH, found_once, spend_steps
 from teamwright.sandbox.guarded_files import VIRTUAL_ENVIRONMENT, guard_name
+from teamwright.shell_lines.command_words import word_set
+from teamwright.shell_lines.work_bound import JUDGED_PATH, found_once, spend_steps
+from teamwright.storage.real_paths import is_process_link, real_path
 
 if TYPE_CHECKING:
-    from teamwright.permissions.shell.word_expansion import Shape
+    from teamwright.shell_lines.word_expansion import Shape
 
 GUARDED = "guarded files"
 """The reason of a question about a guarded file."""
@@ -149,7 +149,7 @@ def _refusal_by_owner(context: DecisionContext, path: Path) -> Decision | None:
 
 def _judge_process_link(context: DecisionContext, tool: str, named: str, writes: bool) -> Decision:
     """Return the verdict on a path such as `/proc/self/cwd/x`: it may be any file."""
-    from teamwright.permissions.shell.word_expansion import ANY_SHAPE
+    from teamwright.shell_lines.word_expansion import ANY_SHAPE
 
     for decision in judge_unknown_path(context, tool, ANY_SHAPE, certain=True):
         return decision

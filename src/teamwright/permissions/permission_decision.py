@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from teamwright.permissions.call_grant import NO_PATHS, CallGrant
 from teamwright.permissions.call_judgement import NOTHING_TO_DECIDE, complete_decision, deny_question, judge_call
-from teamwright.permissions.command_words import word_set
 from teamwright.permissions.decision_context import (
     PLAN_MODE_RULE,
     DecisionContext,
@@ -28,16 +27,17 @@ from teamwright.permissions.decision_context import (
 )
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths, Segments
 from teamwright.permissions.path_verdicts import PRIVATE_FILES, denied_below, judge_own_file, judge_path
-from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import BY_SANDBOX, Access, Decision, Mode, PermissionUpdate, Verdict
-from teamwright.permissions.verdict_work import bounded_work, find_bounded
 from teamwright.processes.program_environment import add_changeable
 from teamwright.sandbox.policy import PolicyName, is_inside, narrower_policy
+from teamwright.shell_lines.command_words import word_set
+from teamwright.shell_lines.work_bound import bounded_work, find_bounded
+from teamwright.storage.real_paths import real_path
 
 if TYPE_CHECKING:
-    from teamwright.permissions.shell.parsed_line import ShellCommand
     from teamwright.permissions.worktree_bounds import WorktreeBounds
+    from teamwright.shell_lines.parsed_line import ShellCommand
 
 _MAX_CACHED = 1_000  # verdicts: a subject may be any text
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.permissions.command_words import word_set
 from teamwright.permissions.file_changing_commands import find_changes
 from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS
 from teamwright.permissions.read_only_commands import prove_read_only
-from teamwright.permissions.shell.ambiguity import is_read_alike
-from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.permissions.shell.syntax_walk import parse_command
-from teamwright.permissions.verdict_work import find_bounded
+from teamwright.shell_lines.ambiguity import is_read_alike
+from teamwright.shell_lines.command_words import word_set
+from teamwright.shell_lines.parse import parse_command
+from teamwright.shell_lines.parsed_line import ShellCommand
+from teamwright.shell_lines.work_bound import find_bounded
 
 _READ_TWICE = word_set(
     "printf test [ [[ exit return break continue shift let export typeset declare local readonly unset read getopts"

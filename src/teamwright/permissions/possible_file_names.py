@@ -14,12 +14,12 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.read_only_commands import expand_arguments
-from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
-from teamwright.permissions.verdict_work import spend_steps
+from teamwright.shell_lines.command_words import base_name, word_set
+from teamwright.shell_lines.parsed_line import ShellCommand
+from teamwright.shell_lines.word_expansion import ANY_SHAPE, Shape
+from teamwright.shell_lines.work_bound import spend_steps
 
 HARMLESS_FILES = word_set("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr /dev/tty /dev/random /dev/urandom")
 

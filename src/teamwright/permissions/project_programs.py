@@ -19,15 +19,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.permissions.command_facts import CommandFacts, collect_facts
-from teamwright.permissions.command_words import word_set
 from teamwright.permissions.decision_context import DecisionContext
 from teamwright.permissions.file_changing_commands import find_changes
 from teamwright.permissions.read_only_commands import prove_read_only
-from teamwright.permissions.real_paths import real_path
-from teamwright.permissions.shell.parsed_line import ParsedLine, ShellCommand
-from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.verdict import Access
-from teamwright.permissions.verdict_work import find_bounded, found_once, spend_steps
 from teamwright.processes.program_environment import (
     changeable_directories,
     is_changeable,
@@ -35,6 +30,11 @@ from teamwright.processes.program_environment import (
     safe_entries,
     safe_path,
 )
+from teamwright.shell_lines.command_words import word_set
+from teamwright.shell_lines.parse import parse_command
+from teamwright.shell_lines.parsed_line import ParsedLine, ShellCommand
+from teamwright.shell_lines.work_bound import find_bounded, found_once, spend_steps
+from teamwright.storage.real_paths import real_path
 
 _STARTS_NOTHING = word_set(
     "cat ls head tail wc uniq cut tr nl tac rev fold fmt paste comm expand unexpand od xxd hexdump stat du df"

@@ -15,20 +15,20 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.permissions.command_words import word_set
-from teamwright.permissions.matching_names import matching_names
-from teamwright.permissions.programs.file_reads import (
+from teamwright.permissions.variable_assignments import COUNTS
+from teamwright.shell_lines.command_words import word_set
+from teamwright.shell_lines.matching_names import matching_names
+from teamwright.shell_lines.parsed_line import ShellCommand
+from teamwright.shell_lines.programs.file_reads import (
     MATCH_PLACEHOLDER,
     FilesRead,
     find_files_read,
     find_version_files,
 )
-from teamwright.permissions.programs.git_commands import find_git_reads
-from teamwright.permissions.real_paths import real_path
-from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.permissions.variable_assignments import COUNTS
-from teamwright.permissions.verdict_work import found_once, spend_steps
+from teamwright.shell_lines.programs.git import find_git_reads
+from teamwright.shell_lines.work_bound import found_once, spend_steps
 from teamwright.storage.read_bounded import read_plain
+from teamwright.storage.real_paths import real_path
 
 MAX_MATCHES = 1_000
 """The most file names of a pattern that is expanded."""

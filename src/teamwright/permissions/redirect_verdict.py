@@ -15,9 +15,9 @@ from teamwright.permissions.decision_context import DecisionContext, decide_by_m
 from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS
 from teamwright.permissions.path_verdicts import HARD_LINKS, NETWORK, judge_path, judge_unknown_path, judge_written
 from teamwright.permissions.possible_file_names import glob_shape
-from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine
-from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.permissions.verdict import Decision, Verdict
+from teamwright.shell_lines.parsed_line import FileRedirect, ParsedLine
+from teamwright.shell_lines.word_expansion import Shape
 
 
 def judge_redirects(context: DecisionContext, parsed: ParsedLine) -> Iterator[Decision]:

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from teamwright.permissions.command_words import join_words
 from teamwright.permissions.excluded_paths import Segments, path_expression, patterns_below, star_expression
 from teamwright.permissions.host_pattern import HostPattern
 from teamwright.permissions.partial_name_matching import NamePattern
-from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.verdict import Verdict
 from teamwright.protocol.errors import UsageError
+from teamwright.shell_lines.command_words import join_words
+from teamwright.storage.real_paths import real_path
 
 if TYPE_CHECKING:
-    from teamwright.permissions.shell.word_expansion import Shape
+    from teamwright.shell_lines.word_expansion import Shape
 
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
 """Tools to which a `Read` rule applies."""

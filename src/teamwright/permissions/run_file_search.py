@@ -25,7 +25,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.permissions.file_changing_commands import find_changes
-from teamwright.permissions.programs.obeyed_files import (
+from teamwright.permissions.obeyed_files import (
     GH_READS,
     GH_VERBS,
     GIT_CHANGES,
@@ -53,10 +53,10 @@ from teamwright.permissions.programs.obeyed_files import (
 )
 from teamwright.permissions.read_only_commands import prove_read_only
 from teamwright.permissions.run_files import SCRIPT_EXTENSIONS, RunFiles, links_on_the_way
-from teamwright.permissions.shell.parsed_line import ParsedLine, ShellCommand
-from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.processes.named_files import is_program, tree_files
 from teamwright.processes.program_environment import form_of, is_changeable, own_variables
+from teamwright.shell_lines.parse import parse_command
+from teamwright.shell_lines.parsed_line import ParsedLine, ShellCommand
 from teamwright.storage.read_bounded import read_beginning, read_plain
 
 MAX_SCRIPTS = 60

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from teamwright.permissions.command_facts import CommandFacts
-from teamwright.permissions.command_words import word_set
 from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS
-from teamwright.permissions.programs.side_effects import find_side_effect
 from teamwright.permissions.read_only_commands import prints_version_only
-from teamwright.permissions.shell.parsed_line import ParsedLine
 from teamwright.permissions.variable_assignments import prints_environment
 from teamwright.permissions.verdict import Decision, Verdict
 from teamwright.sandbox.command_needs import NO_NEEDS, command_needs
+from teamwright.shell_lines.command_words import word_set
+from teamwright.shell_lines.parsed_line import ParsedLine
+from teamwright.shell_lines.programs.side_effects import find_side_effect
 
 READERS = word_set(
     "[ basename bat cat cksum cmp comm cut diff dirname du echo egrep fgrep file grep head hexdump jq less ls md5sum"

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Protocol
 
-from teamwright.permissions.command_words import Words, word_set
 from teamwright.permissions.git_policy import is_known_subcommand, split_git_command
+from teamwright.shell_lines.command_words import Words, word_set
 
 _ALWAYS = word_set(
     "update-ref replace gc prune prune-packed maintenance repack pack-refs refs multi-pack-index commit-graph"

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from teamwright.permissions.allow_rule_limits import uncovered_word
 from teamwright.permissions.command_facts import CommandFacts, find_denials, find_questions
-from teamwright.permissions.command_words import Words, join_words
 from teamwright.permissions.created_links import parse_access
 from teamwright.permissions.decision_context import (
     DecisionContext,
@@ -41,13 +40,14 @@ from teamwright.permissions.read_only_commands import prove_read_only
 from teamwright.permissions.redirect_verdict import judge_redirect, judge_redirects
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.sandbox_auto_allow import needs_only_work, reads_when_confined
-from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
-from teamwright.permissions.shell.syntax_walk import parse_command, too_large_line
-from teamwright.permissions.shell.word_expansion import ANY_SHAPE
 from teamwright.permissions.variable_assignments import changing_variable, prints_environment, prints_secret
 from teamwright.permissions.verdict import BY_SANDBOX, Access, Decision, Mode, Verdict
-from teamwright.permissions.verdict_work import TooMuchWork, bounded_work, find_bounded, spend_steps
 from teamwright.sandbox.policy import PolicyName
+from teamwright.shell_lines.command_words import Words, join_words
+from teamwright.shell_lines.parse import parse_command, too_large_line
+from teamwright.shell_lines.parsed_line import FileRedirect, ParsedLine, ShellCommand
+from teamwright.shell_lines.word_expansion import ANY_SHAPE
+from teamwright.shell_lines.work_bound import TooMuchWork, bounded_work, find_bounded, spend_steps
 
 _WEAK_RULES = ("mode ", "unreadable command")
 _MAX_MEANING = 120

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.permissions.command_words import Words
+from teamwright.git.repository import GitRepository, current_branch, discover
+from teamwright.git.repository_refs import FileRefs
 from teamwright.permissions.git_policy import is_known_subcommand, split_git_command
 from teamwright.permissions.hidden_variables import hides_variables
 from teamwright.permissions.possible_file_names import base_directories, find_operands
-from teamwright.permissions.real_paths import is_process_link, real_path
 from teamwright.permissions.shared_git_state import changes_shared_state
-from teamwright.permissions.shell.parsed_line import ParsedLine, ShellCommand
 from teamwright.permissions.verdict import Decision, Verdict
-from teamwright.processes.repository_discovery import GitRepository, current_branch, discover
-from teamwright.processes.repository_refs import FileRefs
+from teamwright.shell_lines.command_words import Words
+from teamwright.shell_lines.parsed_line import ParsedLine, ShellCommand
+from teamwright.storage.real_paths import is_process_link, real_path
 
 _RULE = "worktree"
 _HARMLESS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})

@@ -1,7 +1,7 @@
 """The states of a member: one list for the lifecycle, the event log, status views, the Python API and the tests.
 
-Which events move a member from one state to another is in `teams.teammate_state_machine`; which state a view shows for
-a member is in `teams.status.member_state`.
+Which events move a member from one state to another is in `team_records.life_cycle`; which state a view shows for
+a member is in `teams.member_state`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Advice and errors for names that are not known: one text for each fault, with the most similar known name.
 
-Depends on ids and errors. The lookup of names is left to `session.lookup` and to the stores.
+Depends on ids and errors. The lookup of names is left to `saved` and to the stores.
 """
 
 from __future__ import annotations

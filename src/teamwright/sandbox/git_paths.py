@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from teamwright.processes.git_config import SeenFiles, config_entries, plain_values
-from teamwright.processes.repository_discovery import discover
+from teamwright.git.configuration import SeenFiles, config_entries, plain_values
+from teamwright.git.repository import discover
 
 _HOOKS = "core.hookspath"
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from teamwright.processes.git_calls import run_git
+from teamwright.git.git_calls import run_git
 from teamwright.sandbox.command_needs import Words, command_needs, plain_arguments, program_name, python_module
 
 _Place: TypeAlias = tuple[str, int]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from teamwright.backends.choice import AUTO, IN_PROCESS, is_remote
 from teamwright.database.address import SECRET_VARIABLES, DatabaseAddress
 from teamwright.database.connection import Database
 from teamwright.database.database_stores import DatabaseStores
@@ -34,11 +35,10 @@ from teamwright.protocol.events import TeamChanged, TeamEvent
 from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.paths import Home
-from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, is_remote
 
 if TYPE_CHECKING:
-    from teamwright.session.member_process.remote_backend import RemoteBackend
-    from teamwright.teams.stored_teams import StoredTeam
+    from teamwright.session.wiring.remote_backend import RemoteBackend
+    from teamwright.team_records.stored_teams import StoredTeam
 
 
 class DatabaseSession(Struct, frozen=True):
@@ -141,7 +141,7 @@ def _with_members_in_process(context: SessionContext) -> SessionContext:
 
 def make_remote_backend(context: SessionContext, label: str, wire: Path) -> RemoteBackend:
     """Return the backend of the workers with this label, for the session's database. `wire` is the lead's socket."""
-    from teamwright.session.member_process.remote_backend import RemoteBackend
+    from teamwright.session.wiring.remote_backend import RemoteBackend
 
     stores = context.options.stores
     if not isinstance(stores, DatabaseStores) or stores.session is None:

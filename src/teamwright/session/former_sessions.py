@@ -16,8 +16,8 @@ from teamwright.agent.job_journal import Job
 from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home
-from teamwright.teams.file_stores import FileStores
-from teamwright.teams.subagents.owner_notices import notify_lost
+from teamwright.team_records.file_stores import FileStores
+from teamwright.teams.job_notices import notify_lost
 from teamwright.teams.team import SessionTeam
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from teamwright.mcp.server import McpServer
     from teamwright.mcp.server_config import ConfigSource, ServerConfig
     from teamwright.mcp.servers import McpServerPool
-    from teamwright.session.factory.agent_workspace import AgentWorkspace
+    from teamwright.session.agents.agent_workspace import AgentWorkspace
 
 CALL = "McpCall"
 
@@ -150,7 +150,7 @@ class SessionMcpServers(Struct):
     def _make_tools(self, servers: Sequence[McpServer], allowed: Callable[[str], bool], no_call: bool) -> list[AnyTool]:
         if not servers:
             return []
-        from teamwright.session.server_tools import ServerToolSet  # loads the tools of servers
+        from teamwright.session.wiring.server_tools import ServerToolSet  # loads the tools of servers
 
         return ServerToolSet(servers, allowed, lambda: self.settings, has_call=not no_call).tools()
 

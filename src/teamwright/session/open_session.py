@@ -23,18 +23,31 @@ from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_confirmation import UsageMarks
 from teamwright.config.person_authority import require_person_for_mode
 from teamwright.config.trusted_skills import shelf_warnings
+from teamwright.external.changes import TeamWatcher
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import ModeChanged, Notice, SessionOpened, TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.timestamps import iso_time
+from teamwright.saved.repository import foreign_owner_warnings
+from teamwright.saved.retention import prune, remove_session
+from teamwright.saved.sessions import SessionView, save_title
+from teamwright.session.agents.agent_factory import AgentFactory
+from teamwright.session.agents.agent_parts import start_reading_state
+from teamwright.session.agents.model_sources import SessionModels
 from teamwright.session.control.stop_listener import StopListener
 from teamwright.session.database_choice import find_database
-from teamwright.session.factory.agent_factory import AgentFactory
-from teamwright.session.factory.agent_parts import start_reading_state
-from teamwright.session.factory.budget_wiring import connect_budget, totals_until
-from teamwright.session.factory.grants import make_grants
-from teamwright.session.factory.process_components import (
+from teamwright.session.grants import make_grants
+from teamwright.session.options import Options, mark_portions
+from teamwright.session.permission_modes import SavedMode, load_mode, restore_mode, save_mode
+from teamwright.session.reload_config import ConfigReloader
+from teamwright.session.session import Session
+from teamwright.session.session_preparation import SessionContext, ask_timeout, load_context, trust_warnings
+from teamwright.session.shell_command import run_shell_command
+from teamwright.session.wiring.budget_wiring import connect_budget, totals_until
+from teamwright.session.wiring.integration_of_members import SessionIntegration
+from teamwright.session.wiring.member_processes import MemberProcesses
+from teamwright.session.wiring.process_components import (
     AgentServices,
     make_agent_factory,
     make_models,
@@ -45,32 +58,19 @@ from teamwright.session.factory.process_components import (
     require_known_tools,
     start_services,
 )
-from teamwright.session.factory.session_worktree import enter_session_worktree
-from teamwright.session.factory.team_factory import make_team
-from teamwright.session.git_repository import foreign_owner_warnings
-from teamwright.session.integration_of_members import SessionIntegration
-from teamwright.session.lookup.saved_sessions import SessionView, save_title
-from teamwright.session.member_process.member_processes import MemberProcesses
-from teamwright.session.model_sources import SessionModels
-from teamwright.session.options import Options, mark_portions
-from teamwright.session.permission_modes import SavedMode, load_mode, restore_mode, save_mode
-from teamwright.session.reload_config import ConfigReloader
-from teamwright.session.retention import prune, remove_session
-from teamwright.session.session import Session
-from teamwright.session.session_preparation import SessionContext, ask_timeout, load_context, trust_warnings
-from teamwright.session.shell_command import run_shell_command
+from teamwright.session.wiring.session_worktree import enter_session_worktree
+from teamwright.session.wiring.team_factory import make_team
 from teamwright.storage.event_log import EventLog, Subscriber
 from teamwright.storage.event_log_reader import log_path, read_recent
 from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import make_private
-from teamwright.teams.external.external_change_watcher import TeamWatcher
+from teamwright.subagents.reports import job_end_notice
+from teamwright.team_records.team_status import TeamStatus
+from teamwright.teams.job_notices import connect_owners, notify_lost, notify_lost_subagents
 from teamwright.teams.lead_agent import Lead
 from teamwright.teams.resume_result import ResumeResult
 from teamwright.teams.shutdown_deadlines import ShutdownDeadlines
-from teamwright.teams.status.team_status import TeamStatus
-from teamwright.teams.subagents.owner_notices import connect_owners, notify_lost, notify_lost_subagents
-from teamwright.teams.subagents.run_reports import job_end_notice
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import TeamPorts
 from teamwright.tools.files.edit_journal_writer import record_prompt
@@ -278,7 +278,7 @@ async def _resume_team(session: Session, context: SessionContext, undo: ExitStac
 
             session.warnings += await recover_teams(context.home, context.id if context.resumed else "")
         if context.options.adopt is not None:
-            from teamwright.session.lookup.saved_teams import find_team_to_adopt
+            from teamwright.saved.teams import find_team_to_adopt
 
             name, directory = await find_team_to_adopt(context.home, context.options.stores, context.options.adopt)
             why = f'You lead the team "{name}" now; its former lead is gone. Its teammates continue their work.'
@@ -304,7 +304,7 @@ async def _resume_team(session: Session, context: SessionContext, undo: ExitStac
 
 def _unreadable_teams(context: SessionContext) -> tuple[str, ...]:
     """Return warnings about teams of this session that cannot be read, which it leaves out."""
-    from teamwright.session.lookup.saved_teams import all_teams
+    from teamwright.saved.teams import all_teams
 
     damaged = [team for team in all_teams(context.home) if team.damaged and team.session == context.id]
     return tuple(

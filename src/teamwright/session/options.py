@@ -20,7 +20,7 @@ from teamwright.protocol.budget import NO_CAPS, Budget
 
 if TYPE_CHECKING:
     from teamwright.session.answer_format import OutputFormat
-    from teamwright.teams.team_stores import TeamStores
+    from teamwright.team_records.team_stores import TeamStores
 
 
 class Options(Struct, frozen=True):

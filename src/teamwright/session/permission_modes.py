@@ -20,7 +20,7 @@ from teamwright.permissions.verdict import Mode, parse_mode
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.agents.agent_factory import AgentFactory
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.teams.team import SessionTeam
@@ -104,7 +104,7 @@ async def set_of_member(
     agent_factory: AgentFactory, team: SessionTeam, text: str, member: str, by: str = USER, source: str = "mode"
 ) -> ModeSet:
     """Set the mode of a member, like `SessionModes.set`."""
-    from teamwright.session.lookup.live_agents import require_members
+    from teamwright.session.control.live_agents import require_members
     from teamwright.teams.permission_mode_change import set_mode
 
     mode = parse_mode(_parse_mode(text), source)

@@ -27,10 +27,10 @@ from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.events import Notice, Reloaded
 from teamwright.protocol.ids import LEAD
-from teamwright.session.factory.agent_factory import AgentFactory
-from teamwright.session.factory.compaction_ports import CompactionFactory
-from teamwright.session.factory.mcp_factory import servers_of
+from teamwright.session.agents.agent_factory import AgentFactory
+from teamwright.session.agents.compaction_ports import CompactionFactory
 from teamwright.session.session_preparation import SessionContext, settings_flags
+from teamwright.session.wiring.mcp_factory import servers_of
 from teamwright.skills.skill_catalog import SkillCatalog
 
 

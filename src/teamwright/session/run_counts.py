@@ -21,8 +21,8 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.member_states import MemberState
-from teamwright.teams.external.participants import UNKNOWN_PROGRAM
-from teamwright.teams.teammate_state_machine import FAILED_STATES, USER_CAUSE
+from teamwright.team_records.life_cycle import FAILED_STATES, USER_CAUSE
+from teamwright.teams.external_members import UNKNOWN_PROGRAM
 
 EARLY_MOST = 1_000
 """Maximum number of messages that are remembered as delivered before they were sent. First prompts have no sent

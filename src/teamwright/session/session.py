@@ -29,31 +29,31 @@ from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block
 from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Usage
+from teamwright.session.agents.agent_factory import AgentFactory
+from teamwright.session.agents.model_sources import SessionModels
 from teamwright.session.command_with_home import command_with_home
 from teamwright.session.control.stop_listener import StopListener
-from teamwright.session.factory.agent_factory import AgentFactory
-from teamwright.session.factory.budget_wiring import take_tasks
-from teamwright.session.integration_of_members import SessionIntegration
-from teamwright.session.model_sources import SessionModels
 from teamwright.session.options import Options
 from teamwright.session.permission_modes import SessionModes
 from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.result import MemberResult, Result, Stop, TaskResult, judged, task_results
 from teamwright.session.run_counts import RunCounts
+from teamwright.session.wiring.budget_wiring import take_tasks
+from teamwright.session.wiring.integration_of_members import SessionIntegration
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.file_lease import Lease
+from teamwright.subagents.registry import Subagents
+from teamwright.team_records.life_cycle import ENDED_STATES
 from teamwright.teams.lead_agent import NEXT_STEP_TEXT, CommandWait, Lead
 from teamwright.teams.mailbox.ping_pong_guard import has_held_mail
 from teamwright.teams.resume_result import ResumeResult
 from teamwright.teams.shutdown_deadlines import ShutdownDeadlines
-from teamwright.teams.subagents.subagent_registry import Subagents
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.teammate_state_machine import ENDED_STATES
 
 if TYPE_CHECKING:
     from teamwright.config.settings.settings import Settings
-    from teamwright.session.member_process.member_processes import MemberProcesses
     from teamwright.session.structured_output import ReadOutput
+    from teamwright.session.wiring.member_processes import MemberProcesses
 
 
 class Session(Struct):

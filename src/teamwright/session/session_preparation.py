@@ -28,15 +28,15 @@ from teamwright.config.team_definition import TeamDefinition, narrowed_limits, t
 from teamwright.config.team_definition_reader import FILE, read_definition
 from teamwright.config.trust_entries import team_entry
 from teamwright.config.trust_store import TrustState, TrustStore
+from teamwright.git.repository import current_branch
 from teamwright.models.effort import parse_optional_effort
 from teamwright.processes.program_environment import add_changeable, without_git_variables
-from teamwright.processes.repository_discovery import current_branch
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import SessionId, moved_directory_advice, session_id
 from teamwright.sandbox.policy import SandboxMode, SandboxSettings, narrow, restore_bounds
 from teamwright.sandbox.secret_paths import CACHE_VARIABLES, CACHES, HOLDS_PROGRAMS
-from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session
-from teamwright.session.model_sources import load_lead_model
+from teamwright.saved.sessions import SessionView, find_session, latest_session
+from teamwright.session.agents.model_sources import load_lead_model
 from teamwright.session.options import Options, with_default_caps
 from teamwright.session.platform_check import require_platform
 from teamwright.storage.event_log_reader import log_path

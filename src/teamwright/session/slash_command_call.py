@@ -27,7 +27,7 @@ from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.time_limit import time_limit
-from teamwright.session.model_sources import require_price
+from teamwright.session.agents.model_sources import require_price
 from teamwright.session.prompt_input import parse_slash_command
 from teamwright.session.result import Result
 from teamwright.session.server_prompts import (
@@ -40,9 +40,9 @@ from teamwright.session.server_prompts import (
 from teamwright.session.session import Session
 from teamwright.session.slash_command_prompt import CommandCall, prepare_prompt, rules_of
 from teamwright.skills.skill_definition import SkillDefinition
-from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.subagents.ports import CallRef
-from teamwright.teams.subagents.subagent_run import SubagentRun
+from teamwright.subagents.run import CallRef
+from teamwright.subagents.subagent_run import SubagentRun
+from teamwright.team_records.spawn_spec import SpawnSpec
 
 __all__ = [
     "CommandInfo",

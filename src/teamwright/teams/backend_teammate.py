@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.roster import RosterMember
-from teamwright.teams.backends.backend import Backend
-from teamwright.teams.incarnation import Incarnation
-from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.team_records.incarnation import Incarnation
+from teamwright.team_records.spawn_spec import SpawnSpec
+from teamwright.teams.backend import Backend
 from teamwright.teams.teammate import Teammate
 
 IN_PROCESS = "in-process"

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from teamwright.processes.repository_discovery import discover
+from teamwright.git.repository import discover
 from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
 from teamwright.protocol.events import IntegrationChanged, Notice
 from teamwright.protocol.ids import LEAD

@@ -29,13 +29,13 @@ from teamwright.protocol.program_log import log_failure
 from teamwright.protocol.runtime_tags import RuntimeTags, TaskEnd
 from teamwright.protocol.task import Task
 from teamwright.protocol.timestamps import iso_time
+from teamwright.team_records.life_cycle import ENDED_STATES, RATE_LIMITED, LifecycleEvent
+from teamwright.team_records.roster import KnownRoster
 from teamwright.teams.mailbox.incoming import IncomingMail, has_written_to_lead, known_task_ids
 from teamwright.teams.plan_requests import PendingPlan
-from teamwright.teams.roster import KnownRoster
 from teamwright.teams.shutdown_answers import SHUT_DOWN
 from teamwright.teams.team_ports import TeamAccess
 from teamwright.teams.teammate import Teammate, TurnNotes
-from teamwright.teams.teammate_state_machine import ENDED_STATES, RATE_LIMITED, LifecycleEvent
 from teamwright.teams.turn_end import BudgetPause, RateLimitPause, run_idle_hooks
 
 INTERRUPTED = "interrupted"

@@ -17,7 +17,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, plan_id
 from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
 from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.external.external_plans import answer_external_plan, bound_incarnation
+from teamwright.teams.external_plans import answer_external_plan, bound_incarnation
 from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.mailbox.outgoing import send_protocol
 from teamwright.teams.plan_requests import (

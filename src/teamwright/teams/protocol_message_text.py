@@ -29,7 +29,7 @@ from teamwright.protocol.mail import (
     parse_protocol,
 )
 from teamwright.protocol.runtime_tags import PEER_NOTE, RuntimeTags, escape_tags
-from teamwright.teams.external.external_plans import bound_incarnation
+from teamwright.teams.external_plans import bound_incarnation
 from teamwright.teams.mailbox.ping_pong_guard import is_held
 from teamwright.teams.plan_requests import is_plan_of
 from teamwright.teams.shutdown_answers import is_shutdown_request

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.roster import RosterMember
-from teamwright.teams.incarnation import Incarnation
-from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.team_records.incarnation import Incarnation
+from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
 from teamwright.worktrees.worktree_record import find_member_record
 

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.team_records.incarnation import Incarnation
+from teamwright.team_records.life_cycle import BUSY_STATES, ENDED_STATES
+from teamwright.team_records.shared_document import Document
+from teamwright.team_records.team_state_file import TeamFile
+from teamwright.teams.backend import Location
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.backends.backend import Location
-from teamwright.teams.incarnation import Incarnation
-from teamwright.teams.shared_document import Document
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_state_file import TeamFile
 from teamwright.teams.teammate import Teammate
-from teamwright.teams.teammate_state_machine import BUSY_STATES, ENDED_STATES
 
 
 async def begin_incarnation(state: Document[TeamFile], name: str, make: Callable[[int], Incarnation]) -> Incarnation:

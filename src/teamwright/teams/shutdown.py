@@ -25,20 +25,20 @@ from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.task import TaskStatus
 from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.file_lock import past_dead_lock
-from teamwright.teams.archive import find_archived
+from teamwright.team_records.archive import find_archived
+from teamwright.team_records.file_stores import FileStores
+from teamwright.team_records.incarnation import Incarnation, PendingEnd
+from teamwright.team_records.life_cycle import ENDED_STATES, FAILED_STATES, LifecycleEvent
+from teamwright.team_records.team_catalogue import archived_lead_mail
+from teamwright.team_records.team_state_file import TeamFile
 from teamwright.teams.backend_teammate import IN_PROCESS
-from teamwright.teams.file_stores import FileStores
-from teamwright.teams.incarnation import Incarnation, PendingEnd
 from teamwright.teams.mailbox.incoming import starts_turn
 from teamwright.teams.mailbox.outgoing import send_protocol
 from teamwright.teams.mailbox.undelivered import return_late_mail, return_mail
 from teamwright.teams.plan_requests import close_plans
 from teamwright.teams.shutdown_answers import is_shutdown_request, shutdown_answer, was_asked_to_stop
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_catalogue import archived_lead_mail
-from teamwright.teams.team_state_file import TeamFile
 from teamwright.teams.teammate import Teammate
-from teamwright.teams.teammate_state_machine import ENDED_STATES, FAILED_STATES, LifecycleEvent
 
 T = TypeVar("T")
 

@@ -17,13 +17,13 @@ from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD, keyed_id, shutdown_id
 from teamwright.protocol.mail import ShutdownApproved, ShutdownRejected, ShutdownRequest
 from teamwright.protocol.timestamps import iso_time, now_ms
-from teamwright.teams.external.external_plans import bound_incarnation
+from teamwright.team_records.life_cycle import ENDED_STATES
+from teamwright.teams.external_plans import bound_incarnation
 from teamwright.teams.mailbox.outgoing import find_recipient, send_protocol
 from teamwright.teams.shutdown import kill, lead_stop_error, remove_crashed
 from teamwright.teams.shutdown_answers import SHUT_DOWN, is_shutdown_request, shutdown_answer
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
-from teamwright.teams.teammate_state_machine import ENDED_STATES
 
 
 async def ask_to_stop(

@@ -25,8 +25,10 @@ from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.sandbox.policy import UNBOUNDED
+from teamwright.team_records.incarnation import Incarnation, stored_entry
+from teamwright.team_records.life_cycle import ENDED_STATES, LifecycleEvent
+from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.backend_teammate import IN_PROCESS
-from teamwright.teams.incarnation import Incarnation, stored_entry
 from teamwright.teams.local_team_access import LocalTeamAccess
 from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.mailbox.incoming import IncomingMail
@@ -36,11 +38,9 @@ from teamwright.teams.resumed_member import resumed_spec, with_own_directory
 from teamwright.teams.roster_entries import begin_incarnation
 from teamwright.teams.shutdown import find_crashed
 from teamwright.teams.shutdown_requests import find_read_request
-from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_creation import ensure_team
 from teamwright.teams.teammate import Teammate
-from teamwright.teams.teammate_state_machine import ENDED_STATES, LifecycleEvent
 
 START_S = 120.0
 """Seconds until a member must be ready: enough for a busy machine, or a database that is far away."""

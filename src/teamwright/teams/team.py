@@ -27,28 +27,28 @@ from teamwright.sandbox.policy import SandboxSettings
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.tasks.task_rules import task_info
-from teamwright.teams.external.participants import ExternalParticipants, restored_roster_notice
-from teamwright.teams.status.team_status import TeamStatus
+from teamwright.team_records.life_cycle import BUSY_STATES, ENDED_STATES
+from teamwright.team_records.team_status import TeamStatus
+from teamwright.teams.external_members import ExternalParticipants, restored_roster_notice
 from teamwright.teams.team_ports import TeamLead, TeamPorts
 from teamwright.teams.team_settings import TeamSettings
 from teamwright.teams.teammate import Teammate, Teammates
-from teamwright.teams.teammate_state_machine import BUSY_STATES, ENDED_STATES
 
 if TYPE_CHECKING:
     from teamwright.agent.agent import Agent
     from teamwright.mail.mailbox import FollowedMailbox
+    from teamwright.subagents.registry import Subagents
     from teamwright.tasks.task_check import CheckRunner
     from teamwright.tasks.task_integration import MemberWorktrees
+    from teamwright.team_records.incarnation import Incarnation
+    from teamwright.team_records.roster import Roster
+    from teamwright.team_records.shared_document import Document
+    from teamwright.team_records.spawn_spec import SpawnSpec
+    from teamwright.team_records.team_state_file import TeamFile
+    from teamwright.team_records.team_stores import TeamCatalogue, TeamStores
     from teamwright.teams.backend_teammate import TeammateLauncher
-    from teamwright.teams.incarnation import Incarnation
     from teamwright.teams.local_teammate import LocalTeammate
     from teamwright.teams.mailbox.incoming import IncomingMail
-    from teamwright.teams.roster import Roster
-    from teamwright.teams.shared_document import Document
-    from teamwright.teams.spawn_spec import SpawnSpec
-    from teamwright.teams.subagents.subagent_registry import Subagents
-    from teamwright.teams.team_state_file import TeamFile
-    from teamwright.teams.team_stores import TeamCatalogue, TeamStores
 
 
 class AgentBuilder(Protocol):
@@ -163,7 +163,7 @@ class SessionTeam(Struct):
     @property
     def roster(self) -> Roster:
         """The team's roster. Raises TeamRefused when there is no team."""
-        from teamwright.teams.roster import Roster
+        from teamwright.team_records.roster import Roster
 
         self.require_team()
         if self._roster is None:

@@ -16,9 +16,9 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, team_name
 from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.timestamps import now_ms
+from teamwright.team_records.team_catalogue import NewTeam
+from teamwright.team_records.team_state_file import LeadLease
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_catalogue import NewTeam
-from teamwright.teams.team_state_file import LeadLease
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from teamwright.protocol.task import Task
 
 if TYPE_CHECKING:
     from teamwright.protocol.mail import IdleNotification, InboxEntry
+    from teamwright.team_records.roster import KnownRoster
     from teamwright.teams.backend_teammate import TeammateLauncher
-    from teamwright.teams.roster import KnownRoster
     from teamwright.worktrees.session_worktrees import SessionWorktrees
 
 ReportEnd: TypeAlias = Callable[[str, str, str | None], Awaitable[None]]

@@ -28,11 +28,17 @@ from teamwright.storage.event_log_reader import log_path, read_events
 from teamwright.storage.file_lease import lease_holder, lease_path
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.paths import Home
-from teamwright.teams.file_stores import FileStores
-from teamwright.teams.incarnation import Incarnation, process_directory, stored_entry
-from teamwright.teams.roster_file import BRIEF_PATIENCE_S, IN_PROCESS, all_mail, read_transcript_header, rebuilt_roster
-from teamwright.teams.status.team_views import resolve_home
-from teamwright.teams.team_state_file import LeadLease, TeamFile, is_lead_alive, lead_of_session
+from teamwright.team_records.file_stores import FileStores
+from teamwright.team_records.incarnation import Incarnation, process_directory, stored_entry
+from teamwright.team_records.roster_file import (
+    BRIEF_PATIENCE_S,
+    IN_PROCESS,
+    all_mail,
+    read_transcript_header,
+    rebuilt_roster,
+)
+from teamwright.team_records.team_state_file import LeadLease, TeamFile, is_lead_alive, lead_of_session
+from teamwright.team_records.views import resolve_home
 
 _CLOCK_SLACK_MS = 1_000
 """Milliseconds by which a member's transcript may be older than its roster entry, because of clocks."""

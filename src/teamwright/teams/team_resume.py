@@ -19,8 +19,10 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.roster import RosterMember
 from teamwright.storage.atomic_write import storage_error
+from teamwright.team_records.incarnation import Incarnation, PendingEnd
+from teamwright.team_records.life_cycle import ENDED_STATES
+from teamwright.team_records.team_state_file import TeamFile
 from teamwright.teams.backend_teammate import IN_PROCESS
-from teamwright.teams.incarnation import Incarnation, PendingEnd
 from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.mailbox.undelivered import return_late_mail
 from teamwright.teams.plan_approval import resume_plan
@@ -31,9 +33,7 @@ from teamwright.teams.shutdown_answers import SHUT_DOWN, find_agreement, is_shut
 from teamwright.teams.shutdown_requests import StopTarget, send_stop_request, start_deadline
 from teamwright.teams.spawn import end_incarnation, restart, send_first_prompt
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_state_file import TeamFile
 from teamwright.teams.teammate import Teammate
-from teamwright.teams.teammate_state_machine import ENDED_STATES
 
 
 async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) -> ResumeResult:

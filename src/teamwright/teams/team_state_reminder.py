@@ -17,7 +17,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.task import Task, open_blockers
 from teamwright.protocol.timestamps import iso_time
-from teamwright.teams.subagents.subagent_registry import Subagents
+from teamwright.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class StateReminder(Struct):
 
     async def _remote_members(self, team: SessionTeam) -> list[str]:
         """Return the members in other processes, when this is a member's own process."""
-        from teamwright.teams.status.member_state import remote_members
+        from teamwright.teams.member_state import remote_members
 
         others = await remote_members(team)
         return (["Members:"] if others else []) + [

@@ -18,12 +18,12 @@ from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.protocol.timestamps import now_ms
 from teamwright.protocol.usage import Usage
+from teamwright.team_records.life_cycle import LifecycleEvent, advance
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
-from teamwright.teams.teammate_state_machine import LifecycleEvent, advance
 
 if TYPE_CHECKING:
     from teamwright.protocol.mail import ShutdownRequest
-    from teamwright.teams.backends.backend import Location, ShownLocation
+    from teamwright.teams.backend import Location, ShownLocation
 
 
 class Teammates(dict[str, "Teammate"]):
@@ -127,7 +127,7 @@ class Teammate(Struct, metaclass=AbstractStruct, kw_only=True, eq=False):
     @property
     def shown_location(self) -> ShownLocation:
         """Its location as shown to people."""
-        from teamwright.teams.backends.backend import ShownLocation
+        from teamwright.teams.backend import ShownLocation
 
         return ShownLocation.from_location(self.location, self.location_reason)
 

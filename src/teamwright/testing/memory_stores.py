@@ -27,9 +27,9 @@ from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.file_lease import process_exists
 from teamwright.storage.file_watcher import Watcher
-from teamwright.teams.roster import OnRestored
-from teamwright.teams.stored_teams import StoredTeam, StoredTeams
-from teamwright.teams.team_state_file import LeadLease, TeamFile
+from teamwright.team_records.roster import OnRestored
+from teamwright.team_records.stored_teams import StoredTeam, StoredTeams
+from teamwright.team_records.team_state_file import LeadLease, TeamFile
 from teamwright.testing.memory_tasks import MemoryTaskStore, MemoryTaskTable
 from teamwright.worktrees.integration_store import ChangeEntry, IntegrationEntry
 

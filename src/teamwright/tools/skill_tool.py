@@ -18,7 +18,7 @@ from teamwright.skills.command_template import fill_text
 from teamwright.skills.skill_catalog import SkillCatalog
 from teamwright.skills.skill_definition import SkillDefinition
 from teamwright.skills.skill_search import list_files
-from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.team_records.spawn_spec import SpawnSpec
 
 MAX_TEXT = 60_000
 """The most characters of one answer: some 15,000 tokens."""

@@ -16,7 +16,7 @@ from teamwright.edit_history.team_review import REVIEW_ACTIONS, MemberReview, Te
 from teamwright.edit_history.undo import COMMANDS_STAY, Did, UndoneFile, UndoResult
 from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.usage import Usage
-from teamwright.teams.status.team_views import TaskView
+from teamwright.team_records.views import TaskView
 from teamwright.ui.terminal.diff_colors import StyledLine, diff_lines
 
 _UNDO_WORDS: Mapping[Did, str] = {"restored": "restored", "removed": "removed", "already": "as it was", "kept": "left"}

@@ -12,12 +12,12 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
+from teamwright.member_process.join_team import RunningMember
+from teamwright.member_process.member_lifetime import MemberEnd
+from teamwright.member_process.run_member import run_external_member, running_member, take_spawn_file
 from teamwright.protocol.events import TeamEvent, TurnEnded
 from teamwright.protocol.member_flags import MemberFlags, parse_argv
-from teamwright.session.member_process.join_team import RunningMember
-from teamwright.session.member_process.member_lifetime import MemberEnd
-from teamwright.session.member_process.run_member import run_external_member, running_member, take_spawn_file
-from teamwright.session.member_process.spawn_file import VARIABLE
+from teamwright.session.spawn_file import VARIABLE
 from teamwright.ui.display_text import clean
 from teamwright.ui.event_text import event_line
 from teamwright.ui.python_gc import freeze_loaded
@@ -104,7 +104,7 @@ async def _show_plain(member: RunningMember, feed: EventBuffer) -> MemberEnd:
 
 async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
     """Run the screen until the member ends. Its modules load only here."""
-    from teamwright.session.member_process.own_terminal_control import OwnTerminalControl
+    from teamwright.member_process.own_terminal import OwnTerminalControl
     from teamwright.ui.member_terminal import MemberTerminal
     from teamwright.ui.terminal.editor_choice import make_editor
     from teamwright.ui.terminal.event_formatter import EventFormatter

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from teamwright.member_process.own_terminal import OwnTerminalControl
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import (
     AssistantText,
@@ -22,7 +23,6 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD, nearest
-from teamwright.session.member_process.own_terminal_control import OwnTerminalControl
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.prompt_input import parse_slash_command
 from teamwright.ui.display_text import clean, cut, fold_lines, one_line, window_size

@@ -22,7 +22,7 @@ from teamwright.config.settings_merge import reads_other_product
 from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
-from teamwright.session.factory.spec_resolver import TrustedDefinitions, require_possible
+from teamwright.session.agents.specs import TrustedDefinitions, require_possible
 from teamwright.session.session_preparation import load_team_definition
 from teamwright.storage.paths import Home
 

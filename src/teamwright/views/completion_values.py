@@ -41,7 +41,7 @@ def provider_names(home: Home) -> Iterator[NameOnDisk]:
 
 def backend_names(home: Home) -> Iterator[NameOnDisk]:
     """Yield backends of members."""
-    from teamwright.teams.backends.terminal_adapter_settings import shipped_adapters
+    from teamwright.backends.terminal_adapter import shipped_adapters
 
     yield from map(NameOnDisk, ("auto", "in-process", "tmux", "detached"))
     yield from (NameOnDisk(name, OWN) for name in names_under_setting(home, "members", "adapters"))

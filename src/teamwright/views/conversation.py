@@ -17,11 +17,11 @@ from typing import Any
 from msgspec import Struct
 
 from teamwright.agent.transcript import MESSAGE_KEY, header_tag_key, read_header, shown_messages_backward
+from teamwright.external.external_member import ExternalMember
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS, RuntimeTags
-from teamwright.session.lookup.saved_members import transcripts_of
+from teamwright.saved.saved_members import transcripts_of
 from teamwright.session.session import Session
-from teamwright.teams.external.external_member import ExternalMember
 from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.teammate import Teammate
 

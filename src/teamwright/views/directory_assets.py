@@ -22,7 +22,7 @@ from teamwright.config.output_styles import output_styles, style_text
 from teamwright.config.settings.setting_parts import line_in, reason
 from teamwright.config.team_definition_reader import FILE, read_definition
 from teamwright.protocol.errors import CannotStart, UsageError
-from teamwright.session.factory.spec_resolver import TrustedDefinitions, require_possible
+from teamwright.session.agents.specs import TrustedDefinitions, require_possible
 from teamwright.skills.scoped_rules import FOLDER
 from teamwright.views.assets import (
     GROUPS,

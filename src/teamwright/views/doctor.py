@@ -25,8 +25,8 @@ from teamwright.processes.program_environment import find_program
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.sandbox.policy import SandboxMode, SandboxSettings
 from teamwright.sandbox.sandbox import report_sandbox
-from teamwright.session.factory.shell_startup import describe_shell
 from teamwright.session.platform_check import platform_name, require_platform
+from teamwright.session.wiring.shell_startup import describe_shell
 from teamwright.storage.paths import Home
 from teamwright.views.doctor_findings import (
     DoctorSubject,

@@ -15,6 +15,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
+from teamwright.backends.adapter_backend import unusable_reason
+from teamwright.backends.choice import SelectedBackend
+from teamwright.backends.session_backends import BackendChoice
+from teamwright.backends.settings import BackendSettings
+from teamwright.backends.tmux_server import TmuxProgram
 from teamwright.config.mcp_settings import configured_servers
 from teamwright.config.settings.settings import Settings
 from teamwright.mcp.listing_store import ListingStore
@@ -26,12 +31,7 @@ from teamwright.models.model import ModelCard
 from teamwright.models.model_server_queries import Unanswered, ask_server, served_models
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.session.database_choice import find_database
-from teamwright.session.member_process.backend_choice import BackendChoice
 from teamwright.storage.paths import Home
-from teamwright.teams.backends.adapter_backend import unusable_reason
-from teamwright.teams.backends.backend_choice import SelectedBackend
-from teamwright.teams.backends.backend_settings import BackendSettings
-from teamwright.teams.backends.tmux_server import TmuxProgram
 
 if TYPE_CHECKING:
     from teamwright.database.address import DatabaseAddress

@@ -20,7 +20,7 @@ from teamwright.storage.event_log_reader import LogTail, last_number
 from teamwright.storage.file_lease import lease_holder, lease_path
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
-from teamwright.teams.file_stores import FileStores
+from teamwright.team_records.file_stores import FileStores
 from teamwright.views.status import StatusReader, StatusView
 
 GATHER_S = 0.03

@@ -20,8 +20,8 @@ from teamwright.protocol.task import Task
 from teamwright.sandbox.policy import SandboxReport
 from teamwright.session.session import Session
 from teamwright.tasks.task_rules import task_info
-from teamwright.teams.status.member_state import OpenTask, with_state
-from teamwright.teams.status.member_status import MemberStatus
+from teamwright.team_records.member_status import MemberStatus
+from teamwright.teams.member_state import OpenTask, with_state
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 

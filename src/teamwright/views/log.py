@@ -18,9 +18,9 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.messages import Block, message_text
-from teamwright.session.lookup.saved_members import transcripts_of
-from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session, session_views
-from teamwright.session.lookup.saved_teams import find_team_view
+from teamwright.saved.saved_members import transcripts_of
+from teamwright.saved.sessions import SessionView, find_session, latest_session, session_views
+from teamwright.saved.teams import find_team_view
 from teamwright.storage.event_log_reader import read_events, read_newest
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.paths import Home

@@ -8,9 +8,9 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.session.member_process.own_terminal_control import OwnTerminalControl
-from teamwright.teams.status.member_state import with_state
-from teamwright.teams.status.member_status import MemberStatus
+from teamwright.member_process.own_terminal import OwnTerminalControl
+from teamwright.team_records.member_status import MemberStatus
+from teamwright.teams.member_state import with_state
 from teamwright.views.cost import CostView, cost_of_totals
 from teamwright.views.live_status import SessionRow, TaskBoard, known_status
 from teamwright.views.log import LogView

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
-from teamwright.processes.repository_discovery import work_tree
+from teamwright.git.repository import work_tree
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.paths import Home

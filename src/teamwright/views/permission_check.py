@@ -23,6 +23,7 @@ from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.settings_merge import MODE, lead_mode, load_settings, reads_other_product
 from teamwright.config.team_definition import TeamDefinition, ownership_of, ownership_of_tasks
 from teamwright.config.trust_store import TrustStore
+from teamwright.git.repository import work_tree
 from teamwright.permissions.grant_offers import suggest_updates
 from teamwright.permissions.host_pattern import url_host
 from teamwright.permissions.path_ownership import PathOwnership
@@ -32,13 +33,12 @@ from teamwright.permissions.rules import PATH_TOOLS, READ_TOOLS
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, PermissionUpdate, Verdict, parse_mode
 from teamwright.permissions.worktree_bounds import WorktreeBounds
 from teamwright.processes.program_environment import absolute_entries
-from teamwright.processes.repository_discovery import work_tree
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, nearest, session_list_name
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.task import TaskStatus
-from teamwright.session.lookup.saved_members import find_saved_member
-from teamwright.session.lookup.saved_teams import find_tasks
+from teamwright.saved.saved_members import find_saved_member
+from teamwright.saved.teams import find_tasks
 from teamwright.session.permission_modes import load_mode, restore_mode
 from teamwright.session.session_preparation import load_team_definition
 from teamwright.storage.paths import Home

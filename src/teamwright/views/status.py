@@ -26,18 +26,16 @@ from teamwright.protocol.pending_request import REQUEST_KINDS, PendingRequest
 from teamwright.protocol.timestamps import now_ms
 from teamwright.requests.request_store import RequestStore
 from teamwright.sandbox.policy import SandboxReport
-from teamwright.session.lookup.saved_teams import find_team_view
+from teamwright.saved.teams import find_team_view
 from teamwright.session.mcp_state_file import ServerStatus, read_state
-from teamwright.session.sandbox_state_file import read_sandbox
+from teamwright.session.wiring.sandbox_state_file import read_sandbox
 from teamwright.storage.event_log_reader import LogTail, read_recent
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_file import TaskFile
-from teamwright.teams.file_stores import FileStores
-from teamwright.teams.plan_requests import PLAN_KIND as PLAN
-from teamwright.teams.status.member_state import OpenTask, with_state
-from teamwright.teams.status.member_status import MemberStatus
-from teamwright.teams.status.team_status import MAX_WHAT, TeamStatus
-from teamwright.teams.status.team_views import (
+from teamwright.team_records.file_stores import FileStores
+from teamwright.team_records.member_status import MemberStatus
+from teamwright.team_records.team_status import MAX_WHAT, TeamStatus
+from teamwright.team_records.views import (
     ARCHIVED,
     FOREIGN,
     LIVE,
@@ -46,6 +44,8 @@ from teamwright.teams.status.team_views import (
     team_view,
     team_views,
 )
+from teamwright.teams.member_state import OpenTask, with_state
+from teamwright.teams.plan_requests import PLAN_KIND as PLAN
 
 _STARTING_MOST_MS = 60_000
 """Milliseconds that a member on the roster may take until its first event."""

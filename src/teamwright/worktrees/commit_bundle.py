@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from teamwright.processes.git_calls import GitCallOptions, GitResult, run_git
+from teamwright.git.git_calls import GitCallOptions, GitResult, run_git
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
 from teamwright.storage.directory_identity import DirectoryIdentity, directory_identity
 from teamwright.worktrees.commit_limits import CommitLimits, read_uncommitted, require_limits

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.git_calls import NO_ENTRIES, NOT_CALLED, GitCallOptions, GitResult, run_git
-from teamwright.processes.git_config import GitEntry
-from teamwright.processes.repository_discovery import common_dir, discover
+from teamwright.git.configuration import GitEntry
+from teamwright.git.git_calls import NO_ENTRIES, NOT_CALLED, GitCallOptions, GitResult, run_git
+from teamwright.git.repository import common_dir, discover
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
 
 TIMEOUT_S = 120.0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from teamwright.processes.repository_discovery import discover
+from teamwright.git.repository import discover
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.storage.directory_identity import DirectoryIdentity, directory_identity
 from teamwright.worktrees.repository_git import RepositoryGit

@@ -14,8 +14,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.processes.git_config import shared_work_tree
-from teamwright.processes.repository_discovery import common_dir, current_branch, discover, head_commit
+from teamwright.git.configuration import shared_work_tree
+from teamwright.git.repository import common_dir, current_branch, discover, head_commit
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
 from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.paths import make_private

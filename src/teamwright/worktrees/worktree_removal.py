@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.repository_discovery import discover
+from teamwright.git.repository import discover
 from teamwright.protocol.errors import CannotStart, StorageError, WorktreeRefused
 from teamwright.storage.atomic_write import storage_error
 from teamwright.storage.file_lease import Lease

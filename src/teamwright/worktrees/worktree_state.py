@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.processes.repository_discovery import discover
+from teamwright.git.repository import discover
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.storage.file_lease import lease_holder
 from teamwright.worktrees.repository_git import RepositoryGit

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from teamwright.permissions.command_words import word_set
+from teamwright.shell_lines.command_words import word_set
 from tests.permissions.fuzz import fragments, hidden, lines
 
 OPTIONS = Path(__file__).parent / "options.txt"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from teamwright.permissions.command_words import word_set
+from teamwright.shell_lines.command_words import word_set
 
 PROGRAM_PLACES = (".venv/bin", "node_modules/.bin", "bin", "tools", ".")
 """Directories of the project that may be on the PATH."""

@@ -9,8 +9,8 @@ import itertools
 import string
 from collections.abc import Callable, Iterator, Sequence
 
-from teamwright.permissions.programs.git_commands import GIT_COMMANDS, git_grammar
-from teamwright.permissions.programs.option_grammar import program_grammar
+from teamwright.shell_lines.programs.git import GIT_COMMANDS, git_grammar
+from teamwright.shell_lines.programs.options import program_grammar
 from tests.permissions.fuzz.generator import option_rows
 
 _FIRST = {"sed": "p", "awk": "1", "gawk": "1", "mawk": "1", "jq": ".", "grep": "one", "egrep": "one", "fgrep": "one"}

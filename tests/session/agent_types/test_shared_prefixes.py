@@ -10,7 +10,7 @@ from teamwright import Team
 from teamwright.testing import Call, ScriptedModel
 
 LOOKED_AT = frozenset({"open", "os.scandir", "os.listdir", "os.mkdir", "os.rename", "os.remove"})
-OF_SUB_AGENTS = ("teamwright.tools.team.agent", "teamwright.tools.subagent", "teamwright.teams.subagents")
+OF_SUB_AGENTS = ("teamwright.tools.team.agent", "teamwright.tools.subagent", "teamwright.subagents")
 
 
 class Touched:

@@ -9,7 +9,7 @@ import pytest
 
 from teamwright import RequestOpened, Team, UsageError
 from teamwright.models.endpoint import clean_base_url
-from teamwright.session.factory.sandbox_factory import WARN_AGAIN_S, WARNING_FILE, warn_once_a_day
+from teamwright.session.wiring.sandbox_factory import WARN_AGAIN_S, WARNING_FILE, warn_once_a_day
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from tests.support import preloaded

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from teamwright import Budget, ModelCard
 from teamwright.protocol.budget import NO_CAPS
 from teamwright.protocol.messages import text_block
-from teamwright.session.member_process.spawn_file import SpawnFile, options_of, options_to_json
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options, calls_per_agent, with_default_caps
 from teamwright.session.result import Result
+from teamwright.session.spawn_file import SpawnFile, options_of, options_to_json
 from teamwright.testing import ScriptedModel
 
 HELLO = (text_block("Go."),)

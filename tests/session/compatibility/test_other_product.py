@@ -12,7 +12,7 @@ from teamwright.config.agent_types.registry import AgentTypes
 from teamwright.config.mcp_settings import configured_servers
 from teamwright.config.trusted_skills import make_shelf
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.session.factory.spec_resolver import TrustedDefinitions
+from teamwright.session.agents.specs import TrustedDefinitions
 from teamwright.skills.command_template import CommandArguments, fill_pieces, split_template
 from teamwright.views.assets import AssetQuery
 from teamwright.views.directory_assets import list_assets

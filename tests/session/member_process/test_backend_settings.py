@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from teamwright import Team
+from teamwright.backends.adapter_backend import AdapterBackend
+from teamwright.backends.detached import DetachedBackend
+from teamwright.backends.session_backends import BackendChoice
+from teamwright.backends.settings import BackendSettings
+from teamwright.backends.tmux import TmuxBackend
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.protocol.errors import CannotStart, UsageError
-from teamwright.session.member_process.backend_choice import BackendChoice
-from teamwright.teams.backends.adapter_backend import AdapterBackend
-from teamwright.teams.backends.backend import Launch, Location
-from teamwright.teams.backends.backend_settings import BackendSettings
-from teamwright.teams.backends.detached import DetachedBackend
-from teamwright.teams.backends.tmux import TmuxBackend
+from teamwright.teams.backend import Launch, Location
 from teamwright.testing import ScriptedModel
 from teamwright.views.doctor import find_problems
 from teamwright.views.doctor_findings import DoctorSubject

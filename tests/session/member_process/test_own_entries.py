@@ -8,9 +8,9 @@ import pytest
 
 from teamwright import MemberChanged, Notice, Team
 from teamwright.permissions.verdict import PermissionAnswer
+from teamwright.team_records.roster import Roster
+from teamwright.team_records.roster_file import RosterFile
 from teamwright.teams.plan_approval import answer_plan
-from teamwright.teams.roster import Roster
-from teamwright.teams.roster_file import RosterFile
 from teamwright.testing import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import wait_until

@@ -15,8 +15,8 @@ from teamwright import Task, Team
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.events import IntegrationChanged, Notice, TaskChanged, TeamEvent
 from teamwright.sandbox.sandbox import find_implementation
-from teamwright.session.factory import member_worktrees
-from teamwright.session.factory.member_worktrees import TeamWorktrees
+from teamwright.session.wiring import member_worktrees
+from teamwright.session.wiring.member_worktrees import TeamWorktrees
 from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import find_home
 from teamwright.tasks import draft_tasks

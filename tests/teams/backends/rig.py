@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from teamwright.teams.backends.backend import Launch
-from teamwright.teams.backends.tmux import TmuxBackend, TmuxSettings
+from teamwright.backends.tmux import TmuxBackend, TmuxSettings
+from teamwright.teams.backend import Launch
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.teams.backends.terminal_adapter_settings import (
+from teamwright.backends.terminal_adapter import (
     InvalidAdapter,
     build_command,
     fill,

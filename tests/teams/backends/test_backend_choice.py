@@ -2,8 +2,8 @@
 
 import pytest
 
+from teamwright.backends.choice import BackendEnvironment, SelectedBackend, choose_backend
 from teamwright.protocol.errors import CannotStart, UsageError
-from teamwright.teams.backends.backend_choice import BackendEnvironment, SelectedBackend, choose_backend
 
 IN_TMUX = {"TMUX": "/tmp/tmux-0/default,1,0", "TMUX_PANE": "%0"}
 TOO_OLD = "tmux 2.9 is too old: 3.2 or newer is needed"

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.backends.detached import DetachedBackend
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.processes.process_tree import process_start
 from teamwright.protocol.errors import CannotStart
-from teamwright.teams.backends.backend import Location
-from teamwright.teams.backends.detached import DetachedBackend
+from teamwright.teams.backend import Location
 from tests.support.waits import WAIT_S
 
 LEAD = """
 import asyncio, json, sys
 from pathlib import Path
-from teamwright.teams.backends.detached import DetachedBackend
-from teamwright.teams.backends.backend import Launch
+from teamwright.backends.detached import DetachedBackend
+from teamwright.teams.backend import Launch
 
 async def lead(folder, argv):
     launch = Launch("ada", "docs", "7f3a", tuple(argv), {"PATH": "/bin"}, Path("/"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.teams.backends.handover import LaunchFailed, offer_launch
+from teamwright.backends.handover import LaunchFailed, offer_launch
 from tests.support.waits import WAIT_S
 
 

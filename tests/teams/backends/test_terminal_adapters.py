@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.backends.adapter_backend import AdapterBackend, unusable_reason
+from teamwright.backends.terminal_adapter import parse_adapter, shipped_adapters
 from teamwright.processes.process_tree import process_start
 from teamwright.protocol.errors import CannotStart
-from teamwright.teams.backends.adapter_backend import AdapterBackend, unusable_reason
-from teamwright.teams.backends.backend import Location
-from teamwright.teams.backends.terminal_adapter_settings import parse_adapter, shipped_adapters
+from teamwright.teams.backend import Location
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S, wait_until
 from tests.teams.backends import terminal

@@ -13,10 +13,10 @@ from socket import socket as AnySocket
 import pytest
 from msgspec.structs import replace
 
+from teamwright.backends.tmux import TmuxBackend, TmuxSettings
 from teamwright.processes.process_tree import process_start
 from teamwright.protocol.errors import CannotStart
-from teamwright.teams.backends.backend import Location
-from teamwright.teams.backends.tmux import TmuxBackend, TmuxSettings
+from teamwright.teams.backend import Location
 from tests.support.waits import WAIT_S
 from tests.teams.backends.rig import TMUX, needs_tmux
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from teamwright.teams.backends.tmux import TmuxBackend
+from teamwright.backends.tmux import TmuxBackend
 from tests.support.examples import examples
 from tests.teams.backends.rig import NoRoom, Programs, Rig, needs_tmux, private_server, programs
 

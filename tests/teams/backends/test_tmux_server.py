@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from teamwright.teams.backends.tmux_layout import stacks
-from teamwright.teams.backends.tmux_server import MIN_VERSION, TmuxProgram, find_tmux, parse_version
+from teamwright.backends.tmux_layout import stacks
+from teamwright.backends.tmux_server import MIN_VERSION, TmuxProgram, find_tmux, parse_version
 from tests.teams.backends.rig import TMUX, needs_tmux
 
 

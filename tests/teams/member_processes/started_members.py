@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from teamwright.teams.backends.backend import Launch
+from teamwright.teams.backend import Launch
 from tests.support.leftovers import await_end
 from tests.support.waits import WAIT_S
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from teamwright.teams.backends.member_connections import MemberConnections
+from teamwright.backends.connections import MemberConnections
 
 
 @pytest.mark.promise("F21")

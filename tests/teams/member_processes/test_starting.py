@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
+from teamwright.backends import process_launcher
+from teamwright.backends.terminal_adapter import DETACHED
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UnknownMember
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.file_lease import lease_held
-from teamwright.teams.backends import process_launcher
-from teamwright.teams.backends.terminal_adapter_settings import DETACHED
 from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.teams.shutdown_answers import shutdown_answer
 from teamwright.testing.model_server import LoopbackModel

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from teamwright import Team
 from teamwright.models.model import Failure
 from teamwright.protocol.ids import LEAD
-from teamwright.teams.subagents.subagent_run import SubagentRun
+from teamwright.subagents.subagent_run import SubagentRun
 from teamwright.testing import Call, ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import newest

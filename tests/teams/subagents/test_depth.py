@@ -10,8 +10,8 @@ from teamwright.protocol.errors import LimitExceeded
 from teamwright.protocol.events import RequestOpened, SubagentChanged
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import Usage
-from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.subagents.ports import CallRef
+from teamwright.subagents.run import CallRef
+from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.testing import Call
 from teamwright.views.cost import cost_of
 from tests.teams.subagents.crowd import behind, notices_in, until

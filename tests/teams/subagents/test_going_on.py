@@ -12,8 +12,8 @@ from teamwright.protocol.errors import LimitExceeded
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
 from teamwright.session.control.remote_actions import stop_running
-from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.subagents.ports import CallRef
+from teamwright.subagents.run import CallRef
+from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.testing import Call
 from tests.support.waits import WAIT_S
 from tests.teams.crew import within

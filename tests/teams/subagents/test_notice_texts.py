@@ -10,8 +10,8 @@ from teamwright.agent.job_journal import Job
 from teamwright.models.scripted.script_player import parse_user_message
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.runtime_tags import RuntimeTags, TaskEnd
-from teamwright.teams.subagents.run_reports import end_notice, job_end_notice
-from teamwright.teams.subagents.subagent_run import SubagentRun
+from teamwright.subagents.reports import end_notice, job_end_notice
+from teamwright.subagents.subagent_run import SubagentRun
 from teamwright.ui.terminal.conversation_view import exchanges, history_lines
 from teamwright.ui.terminal.event_formatter import EventFormatter
 

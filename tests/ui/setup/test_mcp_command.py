@@ -9,7 +9,7 @@ import pytest
 
 from teamwright.config.settings_view import SettingsQuery
 from teamwright.mcp.login_store import LoginStore, StoredLogin
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli import mcp
 from teamwright.ui.cli.main import main
 from teamwright.views.mcp_servers import load_server_config

@@ -16,7 +16,7 @@ from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.status.member_status import MemberStatus
+from teamwright.team_records.member_status import MemberStatus
 from teamwright.ui.display_text import cell_width
 from teamwright.ui.terminal.member_rows import (
     STATUS_PARTS,

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from teamwright.agent.activity_monitor import STALLED_AFTER_S
 from teamwright.agent.compaction.compaction_state import CompactSettings
 from teamwright.agent.spawn_limits import SpawnSettings
+from teamwright.backends.settings import BackendSettings
 from teamwright.config.external_member_commands import ExternalCommandSettings
 from teamwright.config.mcp_settings import McpSettings
 from teamwright.config.settings.setting_fields import fill_settings
@@ -26,8 +27,7 @@ from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.sandbox.policy import SandboxSettings
-from teamwright.teams.backends.backend_settings import BackendSettings
-from teamwright.teams.subagents.ports import SubagentSettings
+from teamwright.subagents.run import SubagentSettings
 from teamwright.teams.team_settings import TeamSettings
 from teamwright.tools.shell.bash_settings import BashSettings
 

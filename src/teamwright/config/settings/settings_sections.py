@@ -11,6 +11,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from teamwright.backends.choice import AUTO, IN_PROCESS, REMOTE_BACKEND, TMUX, is_remote
+from teamwright.backends.settings import BackendSettings
+from teamwright.backends.terminal_adapter import (
+    DETACHED,
+    InvalidAdapter,
+    TerminalAdapter,
+    parse_adapters,
+    shipped_adapters,
+)
 from teamwright.config.external_member_commands import commands_settings
 from teamwright.config.settings.setting_fields import fill_settings, plain_fields
 from teamwright.config.settings.settings import Settings, parse_notify_settings
@@ -20,15 +29,6 @@ from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.sandbox.policy import NetworkAccess, SandboxMode, SandboxSettings
-from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, REMOTE_BACKEND, TMUX, is_remote
-from teamwright.teams.backends.backend_settings import BackendSettings
-from teamwright.teams.backends.terminal_adapter_settings import (
-    DETACHED,
-    InvalidAdapter,
-    TerminalAdapter,
-    parse_adapters,
-    shipped_adapters,
-)
 
 BACKEND, ADAPTERS = "members.backend", "members.adapters"
 BACKENDS = (AUTO, IN_PROCESS, TMUX, DETACHED, REMOTE_BACKEND)

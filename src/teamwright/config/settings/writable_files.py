@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from teamwright.config.settings.settings_files import SettingsOrigin
-from teamwright.processes.repository_discovery import discover
+from teamwright.git.repository import discover
 from teamwright.protocol.errors import TeamRefused
 from teamwright.storage.atomic_write import storage_error, write_atomic
 from teamwright.storage.paths import Home

@@ -20,15 +20,15 @@ from teamwright.models.model import Model
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
-from teamwright.session.change_model import ModelChange, change_model, require_affordable
+from teamwright.session.agents.models import ModelChange, change_model, require_affordable
+from teamwright.session.control.live_agents import find_live_agent, remote_members
 from teamwright.session.control.remote_actions import ALLOW, COMPACT, CONTEXT, MODEL, RELOAD
-from teamwright.session.lookup.live_agents import find_live_agent, remote_members
 from teamwright.session.reload_config import ReloadResult
 from teamwright.session.session import Session
+from teamwright.team_records.life_cycle import BUSY_STATES
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.roster_entries import change_entry, save_budget
 from teamwright.teams.teammate import Teammate
-from teamwright.teams.teammate_state_machine import BUSY_STATES
 
 NOTHING = "nothing was changed"
 

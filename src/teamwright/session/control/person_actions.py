@@ -20,6 +20,7 @@ from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block
 from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Usage
+from teamwright.session.control.live_agents import find_member, find_teammate, remote_members, require_members
 from teamwright.session.control.remote_actions import (
     BACKGROUND,
     FOREGROUND,
@@ -32,17 +33,16 @@ from teamwright.session.control.remote_actions import (
 )
 from teamwright.session.control.remote_actions import list_foreground as foreground_here
 from teamwright.session.control.remote_actions import move_to_background as here_to_background
-from teamwright.session.lookup.live_agents import find_member, find_teammate, remote_members, require_members
 from teamwright.session.prompt_input import read_prompt
 from teamwright.session.result import TaskResult
 from teamwright.session.session import Session
+from teamwright.team_records.life_cycle import USER_CAUSE
+from teamwright.team_records.member_status import MemberStatus
+from teamwright.teams.backend import HidingBackend
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.backends.backend import HidingBackend
 from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.shutdown import delete_team, kill, refuse_with_open_tasks
-from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.teammate import Teammate
-from teamwright.teams.teammate_state_machine import USER_CAUSE
 
 T = TypeVar("T")
 

@@ -22,12 +22,12 @@ from teamwright.models.model import Failure
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.session.change_model import ModelChange, change_model
-from teamwright.session.factory.agent_factory import AgentFactory
-from teamwright.session.model_sources import SessionModels
+from teamwright.session.agents.agent_factory import AgentFactory
+from teamwright.session.agents.model_sources import SessionModels
+from teamwright.session.agents.models import ModelChange, change_model
 from teamwright.session.reload_config import ConfigReloader
+from teamwright.subagents.subagent_run import SubagentRun
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.subagents.subagent_run import SubagentRun
 from teamwright.teams.team import SessionTeam
 
 BY_USER = "stopped by the user"

@@ -29,10 +29,10 @@ from teamwright.requests.stop_request import (
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.file_watcher import Watcher
 from teamwright.tasks.task_list import TaskList
+from teamwright.team_records.life_cycle import USER_CAUSE
 from teamwright.teams.shutdown_deadlines import ShutdownDeadlines
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
-from teamwright.teams.teammate_state_machine import USER_CAUSE
 
 ELSEWHERE = "user (another terminal)"
 CAUSE = f"{USER_CAUSE} from another terminal"

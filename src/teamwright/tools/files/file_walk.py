@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from teamwright.processes.git_calls import GitCallOptions, run_git
-from teamwright.processes.git_entries import git_entries
+from teamwright.git.git_calls import GitCallOptions, run_git
+from teamwright.git.git_entries import git_entries
 from teamwright.storage.read_bounded import read_plain
 
 _MAX_GITIGNORE = 1_000_000

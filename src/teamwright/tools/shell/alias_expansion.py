@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING
 
-from teamwright.permissions.shell.ambiguity import parser
-from teamwright.permissions.shell.syntax_walk import MAX_BYTES
+from teamwright.shell_lines.ambiguity import parser
+from teamwright.shell_lines.parse import MAX_BYTES
 
 if TYPE_CHECKING:
     from tree_sitter import Node

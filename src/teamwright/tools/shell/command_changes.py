@@ -26,8 +26,8 @@ from msgspec import Struct
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.job_journal import Job
 from teamwright.agent.tool import ToolContext
-from teamwright.processes.repository_discovery import discover
-from teamwright.processes.worktree_scan import ChangedFile, WorktreeScan
+from teamwright.git.repository import discover
+from teamwright.git.work_tree_scan import ChangedFile, WorktreeScan
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.timestamps import iso_time

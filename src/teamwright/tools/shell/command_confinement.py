@@ -15,9 +15,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from teamwright.agent.tool import ToolContext
-from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.permissions.shell.syntax_walk import parse_command
-from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.sandbox.command_needs import Words, command_needs
 from teamwright.sandbox.command_policy import ConfinementRequest
 from teamwright.sandbox.git_signatures import with_signatures
@@ -26,6 +23,9 @@ from teamwright.sandbox.policy import PolicyName, SandboxPolicy, is_inside
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
 from teamwright.sandbox.violations import Refusal, find_refusal, short_path
+from teamwright.shell_lines.parse import parse_command
+from teamwright.shell_lines.parsed_line import ShellCommand
+from teamwright.shell_lines.word_expansion import Shape
 from teamwright.tools.shell.command_guards import QUARANTINE
 from teamwright.tools.shell.denied_files import denied_paths
 

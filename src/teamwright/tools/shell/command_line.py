@@ -17,8 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.tool import Workplace
-from teamwright.permissions.shell.character_encoding import is_locale, is_plain_locale
 from teamwright.processes.program_environment import find_program, safe_path
+from teamwright.shell_lines.character_encoding import is_locale, is_plain_locale
 from teamwright.storage.read_bounded import read_plain
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT
 from teamwright.tools.shell.shell_choice import ShellChoice, choose_shell, is_proven

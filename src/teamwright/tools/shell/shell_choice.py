@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.permissions.command_words import word_set
+from teamwright.shell_lines.command_words import word_set
 from teamwright.tools.shell.startup import ShellStartup
 
 _ZSH_BUILTINS = word_set(

@@ -17,8 +17,8 @@ from typing import Any, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.permissions.command_words import word_set
 from teamwright.processes.program_environment import absolute_entries
+from teamwright.shell_lines.command_words import word_set
 
 VERSION = 2
 

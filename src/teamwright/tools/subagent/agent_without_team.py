@@ -19,17 +19,17 @@ from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import member_name
 from teamwright.protocol.messages import text_block
-from teamwright.teams.spawn_spec import REMOTE, SpawnSpec
-from teamwright.teams.subagents.ports import CallRef
-from teamwright.teams.subagents.run_reports import (
+from teamwright.subagents.registry import Subagents
+from teamwright.subagents.reports import (
     background_facts,
     is_running_error,
     may_continue,
     result_facts,
     usage_text,
 )
-from teamwright.teams.subagents.subagent_registry import Subagents
-from teamwright.teams.subagents.subagent_run import SubagentRun
+from teamwright.subagents.run import CallRef
+from teamwright.subagents.subagent_run import SubagentRun
+from teamwright.team_records.spawn_spec import REMOTE, SpawnSpec
 from teamwright.tools.subagent.background_lookup import find_subagent
 
 _FIXED_AT_START = ("subagent_type", "model", "effort", "mode", "max_turns", "budget_tokens", "isolation", "name")

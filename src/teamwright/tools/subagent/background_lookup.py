@@ -13,8 +13,8 @@ from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.job_journal import Job
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest
-from teamwright.teams.subagents.subagent_registry import Subagents
-from teamwright.teams.subagents.subagent_run import SubagentRun
+from teamwright.subagents.registry import Subagents
+from teamwright.subagents.subagent_run import SubagentRun
 
 
 def find_subagent(subagents: Subagents, text: str, caller: str) -> SubagentRun:

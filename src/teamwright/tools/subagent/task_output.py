@@ -12,8 +12,8 @@ from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.job_journal import Job
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
-from teamwright.teams.subagents.subagent_registry import Subagents
-from teamwright.teams.subagents.subagent_run import SubagentRun
+from teamwright.subagents.registry import Subagents
+from teamwright.subagents.subagent_run import SubagentRun
 from teamwright.tools.subagent.background_lookup import find_background_task
 
 MAX_WAIT_MS = 600_000

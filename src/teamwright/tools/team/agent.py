@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
+from teamwright.backends.choice import TMUX
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import TeamRefused, UsageError
-from teamwright.teams.backends.backend import IN_PROCESS_BACKEND, ShownLocation
-from teamwright.teams.backends.backend_choice import TMUX
+from teamwright.subagents.registry import Subagents
+from teamwright.team_records.spawn_spec import REMOTE, SpawnSpec
+from teamwright.teams.backend import IN_PROCESS_BACKEND, ShownLocation
 from teamwright.teams.spawn import spawn
-from teamwright.teams.spawn_spec import REMOTE, SpawnSpec
-from teamwright.teams.subagents.subagent_registry import Subagents
 from teamwright.teams.team_creation import ensure_team
 from teamwright.tools.caller import Caller
 from teamwright.tools.subagent.agent_without_team import TYPE_OR_FORK, SubagentInput, run_subagent, starts_in_background

@@ -12,11 +12,11 @@ from teamwright.agent.tool_input import NoInput
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.timestamps import now_ms
-from teamwright.teams.status.member_state import OpenTask, remote_members, with_state
-from teamwright.teams.status.member_status import MemberStatus
+from teamwright.team_records.life_cycle import ENDED_STATES
+from teamwright.team_records.member_status import MemberStatus
+from teamwright.teams.member_state import OpenTask, remote_members, with_state
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
-from teamwright.teams.teammate_state_machine import ENDED_STATES
 from teamwright.tools.caller import Caller, json_result
 
 MAX_SUBAGENTS = 20

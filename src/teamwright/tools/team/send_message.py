@@ -13,9 +13,9 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import LEAD
+from teamwright.subagents.journal import is_run_id
+from teamwright.subagents.registry import Subagents
 from teamwright.teams.mailbox.outgoing import default_summary
-from teamwright.teams.subagents.run_journal import is_run_id
-from teamwright.teams.subagents.subagent_registry import Subagents
 from teamwright.tools.caller import Caller
 from teamwright.tools.subagent.background_lookup import find_subagent
 from teamwright.tools.subagent.message_subagent import send_to_subagent

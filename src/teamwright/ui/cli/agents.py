@@ -12,7 +12,7 @@ import click
 
 from teamwright.config.plugins import PluginSource
 from teamwright.protocol.errors import UsageError
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.flags import agent_flags
 from teamwright.ui.cli.output import WIDTH, json_flag, say, say_facts, say_json, table_lines
 from teamwright.ui.cli.run_location import run_location

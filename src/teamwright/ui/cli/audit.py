@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import click
 
-from teamwright.session.lookup.saved_teams import find_team_view
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.saved.teams import find_team_view
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_json
 from teamwright.ui.cli.run_location import named_database, open_home, run_location
 from teamwright.views.audit.consistency_check import audit as audit_team

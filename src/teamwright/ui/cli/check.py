@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from teamwright.config.plugins import PluginSource
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.flags import agent_flags
 from teamwright.ui.cli.output import WIDTH, json_flag, say, say_json
 from teamwright.ui.cli.run_location import run_location

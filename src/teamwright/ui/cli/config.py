@@ -15,7 +15,7 @@ from teamwright.config.edit_settings import SettingChange, SettingTarget, Target
 from teamwright.config.settings_schema import json_schema
 from teamwright.config.settings_view import DEFAULT, SettingsQuery, SettingValue, files, values, values_of
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import WIDTH, json_flag, say, say_json
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import cut, one_line, pad

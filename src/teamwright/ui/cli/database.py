@@ -10,7 +10,7 @@ import click
 from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import UsageError
 from teamwright.session.database_choice import find_database
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json
 from teamwright.ui.cli.run_location import run_location
 

@@ -11,7 +11,7 @@ from teamwright.edit_history.history_location import HistoryLocation, accessed_h
 from teamwright.edit_history.queries import SessionChanges, edit_of_call, session_changes
 from teamwright.protocol.errors import UsageError
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.change_text import ChangeTotals, change_lines, comparison_line, stat_rows, summary_notes
 from teamwright.ui.cli.output import format_iso, json_flag, say, say_json, say_styled, say_table
 from teamwright.ui.cli.run_location import RunLocation, open_access, run_location

@@ -12,7 +12,7 @@ from teamwright.config.edit_settings import SettingTarget, set_value
 from teamwright.config.person_authority import require_person
 from teamwright.config.project_mcp_file import SERVERS
 from teamwright.config.settings_view import SettingsQuery
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_json
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line

@@ -10,9 +10,9 @@ import click
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_agent_id
 from teamwright.protocol.unknown_names import MAX_LISTED
-from teamwright.session.lookup.saved_members import find_inbox
-from teamwright.session.lookup.saved_teams import find_team_view
-from teamwright.teams.status.team_views import MailView, mail_views
+from teamwright.saved.saved_members import find_inbox
+from teamwright.saved.teams import find_team_view
+from teamwright.team_records.views import MailView, mail_views
 from teamwright.ui.cli.output import WIDTH, format_iso, json_flag, say, say_json
 from teamwright.ui.cli.run_location import open_home, run_location
 from teamwright.ui.display_text import clean, cut, one_line

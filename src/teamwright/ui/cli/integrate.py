@@ -19,20 +19,20 @@ from teamwright.config.person_authority import require_person
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings_merge import load_settings
 from teamwright.config.trust_store import TrustStore
+from teamwright.git.git_calls import git_program
 from teamwright.permissions.verdict import PermissionAnswer, Question
-from teamwright.processes.git_calls import git_program
 from teamwright.processes.program_environment import find_program, own_variables, without_git_variables
 from teamwright.protocol.errors import CannotStart, UsageError, WorktreeRefused
 from teamwright.protocol.integration import IntegrationState
-from teamwright.session.integration_commands import IntegrationCommands
-from teamwright.session.lookup.saved_team_access import SavedTeamAccess
-from teamwright.session.lookup.saved_teams import SavedTeam, all_teams, find_saved_team
+from teamwright.saved.saved_team_access import SavedTeamAccess
+from teamwright.saved.teams import SavedTeam, all_teams, find_saved_team
 from teamwright.session.options import Options
 from teamwright.session.session_preparation import load_team_definition, sandbox_variable, with_team_file
+from teamwright.session.wiring.integration_commands import IntegrationCommands
 from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import resolve_home
-from teamwright.teams.team_catalogue import team_directory_name
+from teamwright.team_records.team_catalogue import team_directory_name
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import json_flag, note, say, say_json, say_table
 from teamwright.ui.cli.run_location import RunLocation, open_access, run_location
 from teamwright.ui.display_text import one_line

@@ -1,6 +1,6 @@
 """`teamwright mcp`: add, list, show and remove MCP servers in settings files; log in at a server, and log out.
 
-Depends on `views.mcp_servers` for reading, on `config.edit_settings` for changes and on `session.mcp_login`. A login
+Depends on `views.mcp_servers` for reading, on `config.edit_settings` for changes and on `member_process.login`. A login
 opens the browser and is stored for all sessions. Starts no server; tokens are never printed.
 """
 
@@ -24,10 +24,10 @@ from teamwright.config.settings_view import SettingsQuery
 from teamwright.config.trust_store import repository_of
 from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server_config import ServerConfig, parse_entry
+from teamwright.member_process.login import DOES, LOGIN_S, LoginRequest, log_in
 from teamwright.processes.program_environment import own_variables
 from teamwright.protocol.errors import UsageError
-from teamwright.session.mcp_login import DOES, LOGIN_S, LoginRequest, log_in
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import json_flag, note, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import WIDTH, json_flag, say, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.views.doctor import DoctorSubject, models_settings

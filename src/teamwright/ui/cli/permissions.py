@@ -9,7 +9,7 @@ import click
 
 from teamwright.protocol.errors import UsageError
 from teamwright.session.command_with_home import command_with_home
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_table, table_lines
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line

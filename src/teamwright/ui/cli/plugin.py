@@ -24,7 +24,7 @@ from teamwright.config.plugin_fetch import FetchedPlugin, fetch_again, fetch_plu
 from teamwright.config.plugins import Plugin, read_plugin
 from teamwright.protocol.errors import UsageError
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line

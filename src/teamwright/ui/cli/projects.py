@@ -9,8 +9,8 @@ import click
 
 from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import UsageError
-from teamwright.session.project_removal import ProjectData, find_project, projects, remove_project
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.saved.project_removal import ProjectData, find_project, projects, remove_project
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import format_age, json_flag, say, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line

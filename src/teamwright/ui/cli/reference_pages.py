@@ -18,6 +18,7 @@ import click
 
 from teamwright.agent.agent_type import LEAD_ONLY
 from teamwright.agent.plan_mode import PlanRecord
+from teamwright.backends.terminal_adapter import TerminalAdapter
 from teamwright.config.agent_types.definition_fields import FIELDS
 from teamwright.config.settings.setting_keys import KEYS
 from teamwright.config.settings_schema import default_of
@@ -29,9 +30,8 @@ from teamwright.protocol.events import LIVE, TeamEvent
 from teamwright.protocol.field_texts import field_texts
 from teamwright.protocol.member_states import MemberState
 from teamwright.sandbox.command_needs import PROGRAMS, SUBCOMMANDS, CommandNeeds
-from teamwright.session.member_process.spawn_file import SpawnFile
-from teamwright.teams.backends.terminal_adapter_settings import TerminalAdapter
-from teamwright.teams.incarnation import Incarnation
+from teamwright.session.spawn_file import SpawnFile
+from teamwright.team_records.incarnation import Incarnation
 from teamwright.tools.built_in import ENTRIES_FILE
 from teamwright.ui.cli.about import EXIT_CODES, explain_errors
 from teamwright.ui.cli.api_page import render_api

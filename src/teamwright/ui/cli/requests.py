@@ -24,7 +24,7 @@ from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.flags import parse_seconds
 from teamwright.ui.cli.output import format_age, json_flag, say, say_json, to_plain
 from teamwright.ui.cli.run_location import RunLocation, named_database, open_access, open_home, run_location

@@ -15,7 +15,7 @@ from teamwright.edit_history.history_location import accessed_history
 from teamwright.edit_history.team_review import REVIEW_ACTIONS, TeamReview, act_on_review, team_review
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.change_text import key_lines, member_diff, review_lines
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_styled, to_plain
 from teamwright.ui.cli.run_location import RunLocation, open_access, run_location

@@ -15,7 +15,7 @@ from teamwright.edit_history.session_fork import fork_session
 from teamwright.edit_history.undo import COMMANDS_STAY
 from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.errors import UsageError
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.change_text import TAKEN_BACK, plan_rows, rewound_lines
 from teamwright.ui.cli.output import format_iso, json_flag, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import run_location

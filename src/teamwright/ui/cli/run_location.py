@@ -21,8 +21,8 @@ from teamwright.ui.cli.flags import LOCATION_KEY
 
 if TYPE_CHECKING:
     from teamwright.database.address import DatabaseAddress
-    from teamwright.session.lookup.saved_team_access import SavedTeamAccess
-    from teamwright.teams.status.team_views import Home
+    from teamwright.saved.saved_team_access import SavedTeamAccess
+    from teamwright.team_records.views import Home
 
 
 class RunLocation(Struct, frozen=True):
@@ -91,7 +91,7 @@ def open_home(where: RunLocation, word: str | None = None) -> Home:
 def named_database(where: RunLocation) -> DatabaseAddress | None:
     """Return the address of the database with the teams of a command; None for teams on files. Raises UsageError."""
     from teamwright.session.database_choice import find_database
-    from teamwright.teams.status.team_views import resolve_home
+    from teamwright.team_records.views import resolve_home
 
     return find_database(where.database, resolve_home(where.home))
 
@@ -103,11 +103,11 @@ async def open_access(where: RunLocation, word: str | None) -> AsyncGenerator[Sa
     `word` as for `open_home`. Raises CannotStart: `database`, and as `open_files_home`; StorageError.
     """
     if (address := named_database(where)) is None:
-        from teamwright.session.lookup.saved_team_access import FileAccess
+        from teamwright.saved.saved_team_access import FileAccess
 
         yield FileAccess(await asyncio.to_thread(open_files_home, where, word))
         return
-    from teamwright.session.database_access import open_database_access
+    from teamwright.saved.database_access import open_database_access
 
     async with open_database_access(address, word or "") as access:
         yield access

@@ -10,10 +10,10 @@ from msgspec.structs import asdict
 
 from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.session.control.send_from_outside import EVERYONE, Delivery, follow_answer, send, send_to_all
-from teamwright.session.lookup.saved_team_access import SavedTeamAccess
-from teamwright.session.lookup.team_address import TeamAddress, find_address
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.saved.saved_team_access import SavedTeamAccess
+from teamwright.saved.send_from_outside import EVERYONE, Delivery, follow_answer, send, send_to_all
+from teamwright.saved.team_address import TeamAddress, find_address
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.flags import parse_time_span
 from teamwright.ui.cli.output import json_flag, note, say, say_json
 from teamwright.ui.cli.run_location import RunLocation, open_access, run_location

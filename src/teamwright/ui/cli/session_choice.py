@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import moved_directory_advice
+from teamwright.saved.session_list import listed_sessions
+from teamwright.saved.sessions import SessionView, latest_session
+from teamwright.saved.teams import find_session_to_resume
 from teamwright.session.database_choice import find_database
-from teamwright.session.lookup.saved_sessions import SessionView, latest_session
-from teamwright.session.lookup.saved_teams import find_session_to_resume
-from teamwright.session.session_list import listed_sessions
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.run_location import RunLocation, open_files_home
 from teamwright.ui.display_text import one_line
 from teamwright.ui.terminal.session_picker import pick, session_rows

@@ -9,9 +9,9 @@ import click
 
 from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.session.lookup.saved_sessions import find_session, session_views
-from teamwright.session.retention import remove_session, retention_days
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.saved.retention import remove_session, retention_days
+from teamwright.saved.sessions import find_session, session_views
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_json, say_table
 from teamwright.ui.cli.run_location import RunLocation, run_location
 from teamwright.ui.cli.session_choice import session_row

@@ -17,10 +17,10 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.usage import Usage
 from teamwright.sandbox.policy import SandboxReport
-from teamwright.session.lookup.saved_team_access import SavedTeamAccess
+from teamwright.saved.saved_team_access import SavedTeamAccess
 from teamwright.session.mcp_state_file import ServerStatus
-from teamwright.teams.status.member_status import MemberStatus
-from teamwright.teams.status.team_views import TaskView, resolve_home
+from teamwright.team_records.member_status import MemberStatus
+from teamwright.team_records.views import TaskView, resolve_home
 from teamwright.ui.cli.output import WIDTH, format_time, json_flag, say, say_json, say_json_line, table_lines
 from teamwright.ui.cli.run_location import RunLocation, open_access, open_home, run_location
 from teamwright.ui.cli.tasks import task_rows

@@ -8,9 +8,9 @@ import click
 
 from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import TeamRefused, UsageError
-from teamwright.session.control.stop_from_outside import STOPS, StopResult, stop_member, stop_team
-from teamwright.session.lookup.team_address import find_address
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.saved.stop_from_outside import STOPS, StopResult, stop_member, stop_team
+from teamwright.saved.team_address import find_address
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.flags import parse_time_span
 from teamwright.ui.cli.output import json_flag, say, say_json
 from teamwright.ui.cli.run_location import RunLocation, open_access, run_location

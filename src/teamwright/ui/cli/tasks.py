@@ -8,9 +8,9 @@ from shlex import quote
 import click
 
 from teamwright.protocol.errors import UsageError
-from teamwright.session.lookup.saved_teams import find_tasks
+from teamwright.saved.teams import find_tasks
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import TaskView
+from teamwright.team_records.views import TaskView
 from teamwright.ui.cli.output import json_flag, say, say_json, say_table
 from teamwright.ui.cli.run_location import RunLocation, open_home, run_location
 from teamwright.views.status import status_views

@@ -12,9 +12,9 @@ import click
 
 from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.session.lookup.saved_teams import find_saved_team, find_team_view, require_adoptable
-from teamwright.session.team_removal import RemovedTeam, remove_finished, remove_team
-from teamwright.teams.status.team_views import TeamView, archived_teams, resolve_home, team_views
+from teamwright.saved.removal import RemovedTeam, remove_finished, remove_team
+from teamwright.saved.teams import find_saved_team, find_team_view, require_adoptable
+from teamwright.team_records.views import TeamView, archived_teams, resolve_home, team_views
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS
 from teamwright.ui.cli.output import format_age, format_datetime, json_flag, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import RunLocation, named_database, open_home, run_location
@@ -115,7 +115,7 @@ def rm(ctx: click.Context, /, name: str | None, force: bool, finished: bool, old
 async def _remove(place: RunLocation, name: str, *, force: bool) -> RemovedTeam:
     if (address := named_database(place)) is None:
         return await remove_team(await asyncio.to_thread(open_home, place, name), name, force=force)
-    from teamwright.session.database_access import open_database_archive
+    from teamwright.saved.database_access import open_database_archive
 
     require_person(resolve_home(place.home), "removes teams", f"teams rm {name}"[:100])
     async with open_database_archive(address, name) as (home, archive):
@@ -125,7 +125,7 @@ async def _remove(place: RunLocation, name: str, *, force: bool) -> RemovedTeam:
 async def _remove_finished(place: RunLocation, before: float) -> list[RemovedTeam]:
     if (address := named_database(place)) is None:
         return await remove_finished(await asyncio.to_thread(open_home, place), before)
-    from teamwright.session.database_access import open_database_archive
+    from teamwright.saved.database_access import open_database_archive
 
     require_person(resolve_home(place.home), "removes teams", "teams rm --finished")
     async with open_database_archive(address, "") as (home, archive):

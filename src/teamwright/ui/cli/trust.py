@@ -9,7 +9,7 @@ from teamwright.config.trust_store import TrustState
 from teamwright.protocol.errors import UsageError
 from teamwright.session.options import Options
 from teamwright.session.trust_question import TRUSTS, give_trust, take_trust, trust_survey
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_json
 from teamwright.ui.cli.run_location import RunLocation, run_location
 from teamwright.ui.display_text import one_line

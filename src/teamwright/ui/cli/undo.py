@@ -13,7 +13,7 @@ from teamwright.edit_history.queries import preview_undo, undo_on_disk
 from teamwright.edit_history.undo import COMMANDS_STAY
 from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.errors import UsageError
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.change_text import plan_rows, undone_lines
 from teamwright.ui.cli.diff import find_edits
 from teamwright.ui.cli.output import format_iso, json_flag, say, say_facts, say_json, say_table

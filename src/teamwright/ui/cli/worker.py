@@ -13,7 +13,7 @@ import click
 from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import member_name
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.database import database_address
 from teamwright.ui.cli.output import json_flag, say, say_json
 from teamwright.ui.cli.run_location import run_location
@@ -48,7 +48,7 @@ def worker(
 
     Keys of model services come from this machine's environment. Ends at SIGTERM and Ctrl-C, with its members.
     """
-    from teamwright.session.worker_process import WorkerProcess, WorkerSettings
+    from teamwright.member_process.worker import WorkerProcess, WorkerSettings
 
     home = resolve_home(run_location(ctx).home)
     require_person(home, "starts members for leads on other machines")

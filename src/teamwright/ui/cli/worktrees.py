@@ -12,7 +12,7 @@ from teamwright.config.person_authority import require_person
 from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import format_age, json_flag, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line

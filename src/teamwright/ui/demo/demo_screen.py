@@ -28,7 +28,7 @@ from teamwright.protocol.events import (
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.member_states import MemberState
 from teamwright.session.run_counts import RunCounts
-from teamwright.teams.teammate_state_machine import INCARNATION_ENDS
+from teamwright.team_records.life_cycle import INCARNATION_ENDS
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
 from teamwright.ui.event_text import display_name
 from teamwright.ui.terminal.text_styles import is_plain_terminal

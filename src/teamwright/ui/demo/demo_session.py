@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from teamwright.protocol.budget import Budget
 from teamwright.sandbox.policy import UNBOUNDED, NetworkAccess
-from teamwright.session.git_repository import Repository
+from teamwright.saved.repository import Repository
 from teamwright.session.options import Options
 from teamwright.ui.demo.demo_summary import CAP_USD
 from teamwright.ui.display_text import cut, one_line

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.session.git_repository import Repository
+from teamwright.saved.repository import Repository
 from teamwright.session.result import Result
 from teamwright.ui.demo.demo_screen import WIDTH
 from teamwright.ui.display_text import clean, cut, one_line

@@ -25,10 +25,10 @@ from teamwright.protocol.events import MemberChanged, Notice, RunEnded, TaskChan
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.time_limit import time_limit
-from teamwright.session.git_repository import Repository
+from teamwright.saved.repository import Repository
 from teamwright.session.open_session import open_session
 from teamwright.storage.event_log_reader import log_path
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.team_records.views import resolve_home
 from teamwright.ui.demo.demo_process import DemoSpec
 from teamwright.ui.demo.demo_screen import DemoScreen
 from teamwright.ui.demo.demo_session import SCRIPTED_PROMPT, demo_options, demo_team_name

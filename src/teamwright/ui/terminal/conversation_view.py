@@ -37,8 +37,8 @@ from teamwright.protocol.runtime_tags import (
     parse_sender,
     unescape_tags,
 )
+from teamwright.session.control.live_agents import find_member
 from teamwright.session.control.person_actions import interrupt_member, live_members, members_at_work
-from teamwright.session.lookup.live_agents import find_member
 from teamwright.session.session import Session
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
 from teamwright.ui.protocol_text import message_words

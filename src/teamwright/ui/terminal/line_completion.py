@@ -16,9 +16,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.git_calls import run_git
+from teamwright.git.git_calls import run_git
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.session.change_model import model_names
+from teamwright.session.agents.models import model_names
 from teamwright.session.control.person_actions import member_names
 from teamwright.session.permission_modes import describe_modes
 from teamwright.session.prompt_input import missing_mentions

@@ -15,7 +15,7 @@ from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.review import ReviewState
-from teamwright.teams.status.member_status import MemberStatus
+from teamwright.team_records.member_status import MemberStatus
 from teamwright.ui.display_text import cell_width, cut, model_name, one_line, pad
 from teamwright.ui.terminal.event_formatter import display_name
 from teamwright.ui.terminal.text_styles import Paint

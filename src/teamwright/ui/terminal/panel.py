@@ -30,8 +30,8 @@ from teamwright.protocol.member_states import MemberState
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.session import Session
 from teamwright.tasks.task_store import ExternalTaskChange
-from teamwright.teams.status.member_status import MemberStatus
-from teamwright.teams.teammate_state_machine import ENDED_STATES
+from teamwright.team_records.life_cycle import ENDED_STATES
+from teamwright.team_records.member_status import MemberStatus
 from teamwright.ui.display_text import one_line, window_size
 from teamwright.ui.terminal.member_rows import (
     RowContext,

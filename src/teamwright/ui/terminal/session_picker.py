@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from teamwright.session.session_list import ListedSession
+from teamwright.saved.session_list import ListedSession
 from teamwright.ui.display_text import cell_width, cut, one_line, pad, window_size
 from teamwright.ui.terminal.text_styles import is_plain_terminal, make_paint
 

@@ -20,11 +20,11 @@ from teamwright.edit_history.undo import COMMANDS_STAY
 from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
-from teamwright.session.lookup.saved_sessions import SessionView
-from teamwright.session.lookup.saved_teams import find_session_to_resume
+from teamwright.saved.session_list import ListedSession, listed_sessions
+from teamwright.saved.sessions import SessionView
+from teamwright.saved.teams import find_session_to_resume
 from teamwright.session.options import Options
 from teamwright.session.session import Session
-from teamwright.session.session_list import ListedSession, listed_sessions
 from teamwright.storage.paths import find_home
 from teamwright.ui.change_text import TAKEN_BACK, plan_rows, rewound_lines
 from teamwright.ui.display_text import clean, one_line

@@ -159,7 +159,7 @@ def make_status_script(
 
 async def _confine(session: Session, command: str, root: Path) -> CommandConfinement | None:
     """Return the sandbox of a script whose program is not known, or is what a file of the project says."""
-    from teamwright.session.work_confinement import confine_line, lead_gate
+    from teamwright.session.wiring.work_confinement import confine_line, lead_gate
 
     agent_factory = session.agent_factory
     sandbox, roots = agent_factory.toolset.use_sandbox(), (root, *agent_factory.policy.scope.directories)

@@ -1,0 +1,348 @@
+"""The member process of a team that another program leads, assembled from the same parts as other member processes.
+
+Its settings, tools, model and keys are its own; its lead answers permission requests by mail. The process does none of
+a lead's work. A failed start leaves nothing behind. Depends on all packages below.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from teamwright.agent.transcript import read_header
+from teamwright.approvals.request_queue import RequestQueue
+from teamwright.budgets.budget_tracker import BudgetTracker
+from teamwright.config.model_settings_parser import model_settings
+from teamwright.config.person_authority import require_person_for_mode
+from teamwright.external.inbox import ExternalMailFormat, ExternalTeamStores, InboxContext
+from teamwright.external.lead import LeadMail, LeadPresence, lead_process
+from teamwright.external.roster import MembershipFile, MembershipRecord, OwnRosterEntry
+from teamwright.member_process.external_member_lifetime import (
+    ExternalMembership,
+    MemberIncarnation,
+    find_incarnation,
+    new_incarnation,
+    own_entry,
+)
+from teamwright.member_process.lead_proxies import ShutdownRefusal
+from teamwright.member_process.mailed_requests import (
+    ExternalLeadGrants,
+    MailApprover,
+    MailedRequests,
+)
+from teamwright.member_process.team_search import (
+    ExternalTeam,
+    find_external_team,
+    find_team_of_failed_start,
+    working_directory,
+)
+from teamwright.models.model_names import resolve_model
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.errors import CannotStart, TeamwrightError
+from teamwright.protocol.events import Notice, SessionOpened
+from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.member_flags import MemberFlags
+from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.protocol.timestamps import iso_time
+from teamwright.session.agents.agent_factory import AgentFactory
+from teamwright.session.options import Options
+from teamwright.session.session_preparation import SessionContext, ask_timeout, load_member_context
+from teamwright.session.wiring.budget_wiring import connect_budget, totals_until
+from teamwright.session.wiring.process_components import (
+    AgentServices,
+    make_agent_factory,
+    make_models,
+    make_policies,
+    make_request_queue,
+    open_background_jobs,
+    open_call_counter,
+    start_services,
+)
+from teamwright.session.wiring.team_factory import JoinedTeam, make_team
+from teamwright.storage.event_log import EventLog
+from teamwright.storage.event_log_reader import log_path, read_recent
+from teamwright.storage.file_lease import Lease, lease_path
+from teamwright.storage.file_watcher import Watcher
+from teamwright.storage.jsonl import read_backward
+from teamwright.subagents.reports import job_end_notice
+from teamwright.team_records.file_stores import FileStores
+from teamwright.team_records.incarnation import Incarnation
+from teamwright.team_records.spawn_spec import SpawnSpec
+from teamwright.team_records.team_status import TeamStatus
+from teamwright.teams.job_notices import connect_owners, notify_lost, notify_lost_subagents
+from teamwright.teams.spawn import start_in_process
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_ports import ReportEnd, TeamPorts
+
+
+class _MemberParts(Struct):
+    """The parts of a member process, before its member exists."""
+
+    found: ExternalTeam
+    incarnation: MemberIncarnation
+    context: SessionContext
+    log: EventLog
+    watcher: Watcher
+    agent_factory: AgentFactory
+    requests: RequestQueue
+    grants: ExternalLeadGrants
+    file: MembershipFile
+    warnings: list[str] = field(default_factory=list[str])
+
+
+async def join_external_team(flags: MemberFlags, env: Mapping[str, str], stack: AsyncExitStack) -> ExternalMembership:
+    """Return the member that these flags name, which runs until the stack is closed.
+
+    Raises TeamwrightError, after its lead was notified, unless another process is that member.
+    """
+    cwd = working_directory()
+    try:
+        found = await find_external_team(flags, env)
+    except TeamwrightError as problem:
+        if problem.slug not in {"backend", "unknown-team"}:  # another process's member, or an unknown one
+            with suppress(TeamwrightError):
+                await _report_start_failure(await find_team_of_failed_start(flags, env), flags, problem)
+        raise
+    _, guard, _ = FileStores(found.home).inbox_paths(found.directory, found.name)
+    lease = Lease.take(guard.with_name(f"{guard.name}.member"), f"{found.name} of {flags.team_name}")
+    stack.callback(lease.release)
+    try:
+        parts = await _make(found, flags, cwd, stack)
+        return await _begin(parts, flags, env, stack)
+    except TeamwrightError as problem:
+        await _report_start_failure(found, flags, problem)
+        raise
+    except Exception as problem:
+        bug = TeamwrightError("bug", f"{type(problem).__name__}: {problem}")
+        await _report_start_failure(found, flags, bug)
+        raise
+
+
+async def _report_start_failure(found: ExternalTeam, flags: MemberFlags, problem: TeamwrightError) -> None:
+    """Notify the lead by mail of a failed start, and remove the roster entry without a process. Never raises."""
+    dialect, home = ExternalMailFormat(), found.home
+    dialect.note_roster(found.config)
+    text = f"{found.name} could not start: {problem.what}."
+    entry = InboxEntry(found.name, text, text[:60], iso_time(), flags.agent_color or None, message_id())
+    with suppress(TeamwrightError):
+        inbox = FileStores(home).mailbox(found.directory, LEAD)
+        for letter in dialect.encode_entries(entry):
+            await inbox.put(letter, runtime=True)
+    with suppress(TeamwrightError):
+        await FileStores(home).roster(found.directory).change(lambda config: config.without_member(found.name))
+
+
+async def _make(found: ExternalTeam, flags: MemberFlags, cwd: Path, stack: AsyncExitStack) -> _MemberParts:
+    incarnation = find_incarnation(found, cwd)
+    room = incarnation.room
+    context, warnings = _context(_options(found, flags, cwd), found)
+    context = replace(context, room=room, resumed=log_path(room).exists())
+    lease = Lease.take(lease_path(room), f"member {found.name} of {found.config.name}")
+    stack.callback(lease.release)
+    log = EventLog(log_path(room))
+    stack.callback(log.close)
+    log.emit(SessionOpened(member=found.name, pid=os.getpid(), session=context.id))
+    watcher = await stack.enter_async_context(Watcher())
+    numbers = open_call_counter(context, log)
+    models = make_models(context, numbers)
+    stack.push_async_callback(models.aclose)
+    requests = make_request_queue(context, log, watcher)
+    jobs = open_background_jobs(context, stack)
+    policies = make_policies(context, lead_answers=True)
+    file = MembershipFile(room, lambda text, level: log.emit(Notice(member=found.name, text=text, level=level)))
+    may_bypass = policies.session.mode is Mode.BYPASS
+    grants = ExternalLeadGrants(found.name, policies, log.emit, file, may_bypass)
+    services = AgentServices(policies, jobs, numbers, requests, ShutdownRefusal(), grants)
+    budget_tracker = BudgetTracker(
+        context.options.budget, each=context.settings.each, earlier=partial(totals_until, log.path, log.last_number)
+    )
+    agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
+    require_person_for_mode(context.home, agent_factory.policy.mode)
+    agent_factory.plans.configure(context.settings, ask_timeout(context), led_externally=True)
+    warnings += [*found.warnings, *context.settings.warnings, *start_services(context, log, agent_factory, stack)]
+    await jobs.wait_for_orphan_cleanup()
+    return _MemberParts(found, incarnation, context, log, watcher, agent_factory, requests, grants, file, warnings)
+
+
+def _options(found: ExternalTeam, flags: MemberFlags, cwd: Path) -> Options:
+    return Options(
+        cwd=cwd,
+        home=str(found.home.shared),
+        model=flags.model or None,
+        permission_mode=str(found.mode) if found.mode is not None else None,
+        allowed_tools=flags.allowed_tools,
+        disallowed_tools=flags.disallowed_tools,
+        teams=True,
+    )
+
+
+def _context(options: Options, found: ExternalTeam) -> tuple[SessionContext, list[str]]:
+    """Return the session context, with the model of the flags if available, else with one of the settings."""
+    context = load_member_context(options, found.session, Path())
+    requested_model = options.model
+    if not isinstance(requested_model, str) or requested_model.startswith("scripted:"):
+        return context, []
+    try:
+        resolve_model(requested_model, context.env, model_settings(context.settings))
+    except CannotStart as problem:
+        own = load_member_context(replace(options, model=None), found.session, Path())
+        settings_model = own.settings.models.get("model")
+        if not settings_model:
+            raise
+        return own, [f"{problem.what}: it has the model of your settings instead, {settings_model}"]
+    return context, []
+
+
+async def _begin(
+    parts: _MemberParts, flags: MemberFlags, env: Mapping[str, str], stack: AsyncExitStack
+) -> ExternalMembership:
+    postal = _mail_context(parts)
+
+    async def report_end(name: str, cause: str, agreed_to: str | None) -> None:
+        await guest.departed(name, cause, agreed_to)
+
+    team = _team(parts, postal, report_end)
+    guest, spec = await _guest(parts, team, flags, env)
+    guest.place.on_change = partial(_noticed, postal.dialect, guest.presence)
+    stack.push_async_callback(guest.close)
+    for line in guest.warnings:
+        guest.say(line, "warning")
+    reception = _take_mail(parts, team, guest, postal)
+    _connect(parts, team, guest, stack)
+    stack.push_async_callback(_end_jobs, parts.agent_factory)
+    parts.requests.close_abandoned()
+    if guest.record.departure is not None:
+        guest.has_ended.set()  # an exit that a kill interrupted is completed
+        return guest
+    entry = guest.place.entry or guest.record.entry
+    member = replace(guest.record.entry, color=entry.color, pane_id=entry.pane_id, backend_type=entry.backend_type)
+    resumed = read_header(Path(guest.record.incarnation.transcript)) is not None
+    guest.teammate = await start_in_process(
+        team, member, guest.record.incarnation, stack, None if resumed else spec, resumed=resumed
+    )
+    await reception.resume_plan()
+    notify_lost(parts.agent_factory.toolset.jobs, team, None, job_end_notice)
+    notify_lost_subagents(parts.agent_factory.toolset.agents, team, None)
+    guest.place.keep()
+    guest.check_mail()
+    return guest
+
+
+def _mail_context(parts: _MemberParts) -> InboxContext:
+    """Return what the inboxes of this process share: the other program's format of mail, and notices."""
+    found, log = parts.found, parts.log
+    dialect = ExternalMailFormat()
+    dialect.note_roster(found.config)
+
+    def say(text: str, level: str) -> None:
+        log.emit(Notice(member=found.name, text=text, level=level))
+
+    def sent(msg_id: str) -> bool:
+        log.flush()
+        sent_lines = (line for line in read_backward(log.path) if b'"message_sent"' in line)
+        return bool(msg_id) and any(msg_id.encode() in line for line in sent_lines)
+
+    return InboxContext(dialect, say, sent)
+
+
+def _team(parts: _MemberParts, postal: InboxContext, report_end: ReportEnd) -> SessionTeam:
+    """Return the team as the other program created it, without this process's member."""
+    found, log, agent_factory, watcher = parts.found, parts.log, parts.agent_factory, parts.watcher
+    ports = TeamPorts(
+        agent_factory.plans.watch,
+        watch_mailbox=lambda name, look: team.mailbox(name).watch(watcher, look),
+        report_end=report_end,
+        remote_state=lambda _name: None,  # the state of other members is unknown here
+    )
+    stores = ExternalTeamStores(found.home, found.name, postal)
+    joined = JoinedTeam(found.config.name, found.directory, led_externally=True, stores=stores)
+    team = make_team(parts.context, log, agent_factory, TeamStatus.from_log(read_recent(log.path)), ports, joined)
+    agent_factory.team = team
+    agent_factory.plans.join_team(team)
+    return team
+
+
+async def _guest(
+    parts: _MemberParts, team: SessionTeam, flags: MemberFlags, env: Mapping[str, str]
+) -> tuple[ExternalMembership, SpawnSpec | None]:
+    """Return the member, on the roster, and the spec of a new one."""
+    found, saved, context = parts.found, parts.incarnation, parts.context
+    record, spec, differences = saved.record, None, list[str]()
+    if record is None:
+        model = context.options.model if isinstance(context.options.model, str) else ""
+        spec, incarnation, differences = new_incarnation(found, flags, parts.agent_factory, saved.transcript)
+        entry = found.config.find(found.name)
+        roster_entry = entry or own_entry(found, flags, model, context.cwd)
+        record = _record(
+            found, incarnation, replace(roster_entry, agent_type=spec.agent_type, plan_mode_required=found.plans)
+        )
+    parts.file.write(record)
+    lead = lead_process(found.config, env)
+    place = OwnRosterEntry(team, found.name, lambda text, level: guest.say(text, level))
+    entry = await place.join(record.entry)
+    grace_s = context.settings.places.orphan_timeout_s
+    presence = LeadPresence(team.mailbox(LEAD), grace_s, lambda why: guest.lead_is_gone(why), lead)
+    fields = (found.name, team, parts.agent_factory, parts.log, parts.file, place, presence, _pane(entry, record, env))
+    guest = ExternalMembership(*fields, warnings=(*parts.warnings, *differences))
+    presence.note_roster(found.config)
+    return guest, spec
+
+
+def _record(found: ExternalTeam, incarnation: Incarnation, entry: RosterMember) -> MembershipRecord:
+    there = found.config.find(found.name) is not None
+    return MembershipRecord(found.directory, found.config.created_at, incarnation, entry, found=there)
+
+
+def _pane(entry: RosterMember, record: MembershipRecord, env: Mapping[str, str]) -> str:
+    """Return the pane that the lead may close: only the one in its own roster entry, with this process in it."""
+    sure = record.found and entry.backend_type == "tmux" and entry.pane_id == env.get("TMUX_PANE")
+    return entry.pane_id if sure else ""
+
+
+def _noticed(dialect: ExternalMailFormat, presence: LeadPresence, config: TeamConfig | None) -> None:
+    if config is not None:
+        dialect.note_roster(config)
+    presence.note_roster(config)
+
+
+def _take_mail(parts: _MemberParts, team: SessionTeam, guest: ExternalMembership, postal: InboxContext) -> LeadMail:
+    """Create the handler of the lead's mail: grants, answers, requests."""
+    agent_factory, requests, record, grants = parts.agent_factory, parts.requests, guest.record, parts.grants
+    agent_factory.may_bypass = grants.may_bypass
+    if record.mode and (Mode(record.mode) is not Mode.BYPASS or grants.may_bypass):
+        agent_factory.policy.change_mode(Mode(record.mode))
+    requests.join_team(team, MailApprover(team, requests=requests))
+    mailed = MailedRequests(requests, team, guest.name)
+    since = record.entry.joined_at if record.found else 0
+    reception = LeadMail(team, guest.name, since, mailed.heard, grants.in_mode)
+    postal.attach(reception)
+    return reception
+
+
+def _connect(parts: _MemberParts, team: SessionTeam, guest: ExternalMembership, stack: AsyncExitStack) -> None:
+    """Connect this process to changes of files by others."""
+    watcher = parts.watcher
+    parts.log.subscribe(guest.record_event, live=False)
+    connect_budget(parts.agent_factory.budget_tracker, team, parts.log)
+    stack.callback(team.roster.document.follow(watcher, guest.place.note_change))
+    stack.callback(team.mailbox(guest.name).watch(watcher, guest.check_mail))
+    stack.callback(watcher.follow(team.requests.directory, parts.requests.read_outside_answers))
+    known = team.tasks.watch_external_changes(parts.agent_factory.policies.note_outside_change)
+    stack.callback(known.close)
+    follow: Any = partial(guest.check_tasks, known)
+    stack.callback(team.tasks.store.watch(watcher, follow))
+    connect_owners(None, team, parts.agent_factory.toolset.jobs)
+
+
+async def _end_jobs(agent_factory: AgentFactory) -> None:
+    await agent_factory.plans.close()
+    await agent_factory.toolset.agents.end_background()
+    await agent_factory.toolset.agents.close()

@@ -1,0 +1,263 @@
+"""The connection of a member process to its lead's process, which is opened again after a lead restarts.
+
+It forwards each event of this process once, also events from times without a lead. Without a lead for longer than the
+grace period, the member leaves and keeps its place. Depends on the wire and the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from teamwright.backends.connections import VERSION
+from teamwright.processes.ipc import IpcBody, IpcConnection, IpcHandler
+from teamwright.protocol.errors import CannotStart, error_to_json
+from teamwright.protocol.event_json import to_json
+from teamwright.protocol.events import TeamEvent, ToolCalled
+from teamwright.protocol.time_limit import time_limit
+from teamwright.session.spawn_file import SpawnFile
+from teamwright.storage.event_log import EventLog
+from teamwright.storage.event_log_reader import read_events
+from teamwright.storage.file_watcher import Watcher
+
+LEAD_GONE = "its lead was gone"
+
+REMOTE_HELLO_S = 120.0
+"""Seconds that a lead on another machine may take to answer a new process. A lead that was killed never answers."""
+
+GATHER_S = 0.2
+"""Seconds for which events and notes for a lead on another machine are collected. Calls take them along at once."""
+
+
+class LeadListener(IpcHandler, Protocol):
+    """The member, as the connection notifies it: of welcomes, notes and calls of the lead."""
+
+    def receive_welcome(self, welcome: IpcBody) -> None:
+        """Receive the lead's welcome, at the first connection and after each reconnection."""
+        ...
+
+    def present_state(self) -> IpcBody:
+        """Return the member's state, for a lead that missed its events; empty before the member runs."""
+        ...
+
+
+class LeadConnection:
+    """The connection to the lead."""
+
+    def __init__(self, spawn: SpawnFile) -> None:
+        self.spawn = spawn
+        self.log: EventLog | None = None
+        self.gone = asyncio.Event()
+        """Set when the lead was gone for longer than the grace period."""
+        self.hello: IpcBody = {}
+        self._wire: IpcConnection | None = None
+        self._up = asyncio.Event()
+        self._listening: asyncio.Task[None] | None = None
+        self._leaving = False
+        self._listener: LeadListener | None = None
+        self._early: list[tuple[str, IpcBody]] = []
+        """Notes that arrived before there was a listener."""
+        self._followers: tuple[Callable[[bool], None], ...] = ()
+        self._pause_s = GATHER_S if spawn.database else 0.0
+
+    @property
+    def _hello_s(self) -> float | None:
+        return REMOTE_HELLO_S if self.spawn.database else None  # a local socket ends with its lead
+
+    @property
+    def is_connected(self) -> bool:
+        """True while the lead's process is connected."""
+        return self._up.is_set()
+
+    @property
+    def is_closed(self) -> bool:
+        """True after the connection was closed."""
+        return self._leaving
+
+    # ── connection ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        """Connect to the lead for the first time. Raises CannotStart when no lead answers or expects this member."""
+        try:
+            await self._connect()
+        except (OSError, ConnectionError) as problem:
+            raise CannotStart(
+                "backend", f"the lead's process does not answer at {self.spawn.wire}: {problem}"
+            ) from None
+
+    async def keep_connected(self, watcher: Watcher) -> None:
+        """Reconnect whenever the lead is gone, until the grace period ends."""
+        while not self._leaving:
+            if self._listening is not None:
+                await asyncio.wait({self._listening})
+            self._up.clear()
+            if not self._leaving:
+                self._report_presence(False)
+            if self._leaving or not await self._reconnect(watcher):
+                break
+        if not self._leaving:
+            self.gone.set()
+
+    async def close(self, how: str, cause: str, agreed_to: str | None = None) -> None:
+        """Report the member's end, and wait until the lead has received it."""
+        self._leaving = True
+        if self.log is not None:
+            self.log.flush()
+        self.notify("bye", how=how, cause=cause, agreed_to=agreed_to or "")
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close_when_sent()
+        if self._listening is not None:
+            self._listening.cancel()
+
+    async def report_failure(self, problem: Exception) -> None:
+        """Report why this member could not start."""
+        self.notify("failed", error=error_to_json(problem))
+        await self.close("failed", str(problem))
+
+    async def _reconnect(self, watcher: Watcher) -> bool:
+        path, called = Path(self.spawn.wire), asyncio.Event()
+        unfollow = watcher.follow(path, called.set)
+        try:
+            async with time_limit(self.spawn.grace_s):
+                while not await self._is_lead_back():
+                    called.clear()
+                    await called.wait()
+        except (TimeoutError, CannotStart):
+            return False
+        finally:
+            unfollow()
+        return True
+
+    async def _is_lead_back(self) -> bool:
+        """Return True when the lead is back. Raises CannotStart when it does not know this member."""
+        with contextlib.suppress(OSError):
+            await self._connect()
+            return True
+        return False
+
+    async def _connect(self) -> None:
+        wire = await IpcConnection.connect(Path(self.spawn.wire))
+        wire.set_pause(self._pause_s)
+        self._listening = asyncio.create_task(wire.read_until_closed(self), name="line to the lead")
+        token, name = self.spawn.token, self.spawn.member
+        state: IpcBody = self._listener.present_state() if self._listener is not None else {}
+        try:
+            hello = {"token": token, "name": name, "version": VERSION, "pid": os.getpid(), "stands": state}
+            async with time_limit(self._hello_s):
+                welcome = await wire.call("hello", **hello)
+        except ConnectionError:
+            raise
+        except TimeoutError:
+            wire.close()
+            raise ConnectionResetError("the lead did not answer") from None
+        except Exception as problem:
+            wire.close()
+            raise CannotStart("backend", f"the lead does not know this process: {problem}") from None
+        self.hello, self._wire = welcome, wire
+        self._tell_since(wire, int(welcome.get("heard", 0)))
+        if self._listener is not None:
+            self._listener.receive_welcome(welcome)
+        self._up.set()
+        self._report_presence(True)
+
+    def follow(self, follower: Callable[[bool], None]) -> None:
+        """Call `follower` with False when the lead is gone, and with True when it is back."""
+        self._followers = (*self._followers, follower)
+
+    def _report_presence(self, is_there: bool) -> None:
+        for follower in self._followers:
+            follower(is_there)
+
+    def set_pause(self, pause_s: float) -> None:
+        """Collect events and notes for a lead on another machine for so many seconds, at least GATHER_S."""
+        self._pause_s = max(GATHER_S, pause_s)
+        if self._wire is not None:
+            self._wire.set_pause(self._pause_s)
+
+    # ── sending ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def notify(self, what: str, /, **fields: Any) -> None:
+        """Send a note to the lead; it is dropped without a lead."""
+        if self._wire is not None:
+            self._wire.add_note(what, **fields)
+
+    async def call(self, what: str, /, **fields: Any) -> IpcBody:
+        """Call the lead and return its answer. The call is repeated when the lead is replaced.
+
+        Raises the lead's errors, ConnectionError when the lead is gone for good.
+        """
+        while True:
+            wire = self._wire
+            if wire is not None:
+                with contextlib.suppress(ConnectionError):
+                    return await wire.call(what, **fields)
+            await self._wait_until_connected()
+
+    async def _wait_until_connected(self) -> None:
+        up, gone = asyncio.ensure_future(self._up.wait()), asyncio.ensure_future(self.gone.wait())
+        try:
+            await asyncio.wait({up, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            up.cancel()
+            gone.cancel()
+        if self.gone.is_set():
+            raise ConnectionResetError("the lead is gone")
+        await asyncio.sleep(0)  # the end of the former connection is handled first
+
+    def forward_event(self, number: int, event: TeamEvent) -> None:
+        """Forward an event once its line is in the log, whose numbers continue after a kill.
+
+        Data that is in no log (the diff of a change) is included, unless the lead reads slowly.
+        """
+        if self._wire is not None:
+            if self.log is not None:
+                self.log.flush()
+            facts = event.facts if isinstance(event, ToolCalled) and not self._wire.is_congested else None
+            fields: dict[str, Any] = {"facts": facts} if facts else {}
+            self._wire.add_note("event", n=number, event=to_json(event), **fields)
+
+    def forward_live_event(self, event: TeamEvent) -> None:
+        """Forward a live event, such as partial output, unless the lead reads slowly."""
+        if self._wire is not None and not self._wire.is_congested:
+            self._wire.add_note("live", event=to_json(event))
+
+    def forward_earlier_events(self) -> None:
+        """Forward events of earlier processes that no lead received; they do not change the member's state."""
+        if self._wire is not None:
+            self._tell_since(self._wire, int(self.hello.get("heard", 0)), past=True)
+
+    def _tell_since(self, wire: IpcConnection, heard: int, **fields: Any) -> None:
+        """Forward the logged events that were not received yet."""
+        if self.log is None:
+            return
+        self.log.flush()
+        for number, event in read_events(self.log.path, heard):
+            wire.send_note("event", n=number, event=to_json(event), **fields)
+
+    # ── receiving ────────────────────────────────────────────────────────────────────────────────
+
+    def handle_note(self, name: str, fields: IpcBody, /) -> None:
+        """Implement `IpcHandler.handle_note`. A note is kept until there is a listener."""
+        if self._listener is None:
+            self._early.append((name, fields))
+        else:
+            self._listener.handle_note(name, fields)
+
+    def attach(self, listener: LeadListener) -> None:
+        """Notify the listener from now on. It first receives the lead's welcome and the notes since then."""
+        listener.receive_welcome(self.hello)
+        self._listener = listener
+        early, self._early = self._early, []
+        for name, fields in early:
+            listener.handle_note(name, fields)
+
+    async def handle_call(self, name: str, fields: IpcBody, /) -> IpcBody:
+        """Implement `IpcHandler.handle_call`."""
+        if self._listener is None:
+            raise CannotStart("backend", "this member is not ready yet")
+        return await self._listener.handle_call(name, fields)

@@ -1,1 +1,0 @@
-"""Lookup: the session, team or agent that a name means."""

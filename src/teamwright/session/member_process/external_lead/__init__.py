@@ -1,1 +1,0 @@
-"""A member process in a team whose lead is another product."""

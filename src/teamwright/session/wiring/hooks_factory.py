@@ -1,0 +1,131 @@
+"""The construction of a session's hooks from its settings: their environment, input and notices.
+
+A hook may start an agent, and an agent has hooks: so hooks find the agent factory when they run. Depends on settings,
+the approver and the log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from teamwright.approvals.request_queue import Answerer
+from teamwright.config.plugins import DATA, plugin_hooks
+from teamwright.config.project_runs import bind_hook, hook_digest, hook_files, is_of_repository
+from teamwright.hooks.hook_actions import HttpLimits
+from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
+from teamwright.hooks.hook_outcome import HookOutcome
+from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
+from teamwright.hooks.payload import HookAgent
+from teamwright.permissions.verdict import Approver
+from teamwright.processes.process_records import ProcessRecords
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.session.session_hooks import SessionHooks
+from teamwright.session.session_preparation import SessionContext
+from teamwright.storage.event_log import EventLog
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, BashSettings, remove_variables
+from teamwright.tools.shell.startup import plain_shell
+
+if TYPE_CHECKING:
+    from teamwright.sandbox.sandbox import CommandConfinement
+    from teamwright.session.agents.agent_factory import AgentFactory
+
+
+FindFactory: TypeAlias = Callable[[], "AgentFactory"]
+"""Returns the agent factory of the process, once it is made."""
+
+
+class AnsweringApprover(Approver, Protocol):
+    """An approver with the answerers that are tried in order before it."""
+
+    answerers: list[Answerer]
+
+
+class HookParts(Struct, frozen=True):
+    """The parts of the process that its hooks use: their answers come before the approver's."""
+
+    approver: AnsweringApprover
+    bash: BashSettings
+    records: ProcessRecords | None
+    own_of: Callable[[str], Sequence[HookSpec]]
+    """Returns the hooks of an agent type's definition."""
+    agent_factory: FindFactory
+
+
+_CACHE = {"PYTHONPYCACHEPREFIX": os.path.join(os.devnull, "none")}
+"""Python compiles anew: a cached file in the project could be another program than the script that was trusted."""
+
+
+def _files_digest(root: Path, hook: HookSpec) -> str:
+    return hook_digest(root, hook, hook_files(root, hook))
+
+
+def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> SessionHooks:
+    """Create the hooks of a session: they answer before any approver, and notify a person through events."""
+    settings, root = context.settings, context.trust.root
+    used = () if settings.hooks_off else context.places.plugins
+    plugins = [hook for plugin in used for hook in plugin_hooks(plugin, context.home)]
+    named = (*settings.hooks, *plugins) if context.options.hooks else ()
+    book = HookIndex((*named, *context.options.own_hooks))
+    visible_env = remove_variables(parts.bash.hidden, context.env)
+    own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root), "CLAUDE_SESSION_ID": context.id}
+    own |= _CACHE
+    env, confine = (
+        {**visible_env, **settings.env, **COMMAND_ENVIRONMENT, **own},
+        partial(_confine, parts.agent_factory, root),
+    )
+    limits = HttpLimits(settings.hook_urls, settings.hook_variables)
+    fixed = {**settings.env, **COMMAND_ENVIRONMENT, **own}
+    place = HookEnvironment(
+        root, env, plain_shell(), parts.records, confine, limits, partial(_files_digest, root), settings_env=fixed
+    )
+    who = HookAgent(context.id, context.home.transcript(context.cwd, context.id))
+
+    def tell(text: str, level: str) -> None:
+        log.emit(Notice(member=LEAD, text=text, level=level))
+
+    async def call_action(hook: HookSpec, payload: Mapping[str, Any]) -> HookOutcome:
+        from teamwright.session.wiring.hook_calls import call_hook_action  # only hooks of these types load it
+
+        return await call_hook_action(parts.agent_factory(), hook, payload)
+
+    runs_own, answerers = context.options.hooks and not settings.hooks_off, parts.approver.answerers
+    runner = HookRunner(book, place, tell, call_action)
+
+    def own_of(kind: str) -> list[HookSpec]:
+        return [
+            bind_hook(root, hook, hook_files(root, hook), is_projects=is_of_repository(root, hook.source))
+            for hook in parts.own_of(kind)
+        ]
+
+    session_hooks = SessionHooks(runner, who, context.directory, log.emit, own_of, answerers, runs_own=runs_own)
+    if book.has_hooks(PERMISSION):
+        session_hooks.answer_requests()
+    if book.has_hooks(NOTIFICATION):
+        log.subscribe(lambda _number, event: session_hooks.notify(event), live=False)
+    return session_hooks
+
+
+async def _confine(find: FindFactory, root: Path, hook: HookSpec) -> CommandConfinement | None:
+    """Return the confinement of a hook that needs one, in the policy *work*. A plugin's hook may change its data."""
+    agent_factory = find()
+    if (session := agent_factory.toolset.use_sandbox()) is None:
+        return None
+    if (sandbox := session.narrowed(agent_factory.first.sandbox)).is_off:
+        return None
+    from teamwright.session.wiring.work_confinement import confine_line, confine_work, lead_gate, work_request
+
+    if hook.confined_because:
+        roots = (root, *agent_factory.policy.scope.directories)
+        gate = lead_gate(agent_factory)
+        return await confine_line(sandbox, gate, f"a hook of {hook.event}", roots, hook.command_line, root)
+    await sandbox.open_network(work_request(()))
+    data = dict(hook.variables).get(DATA)
+    roots = (root, *agent_factory.policy.scope.directories, *([Path(data)] if data else []))
+    return confine_work(sandbox, lead_gate(agent_factory), f"a hook of {hook.event}", roots)

@@ -1,0 +1,354 @@
+"""The parts that every process of a session creates alike: models, tools, agents, jobs and servers.
+
+The session's own process and its member processes are assembled from the same parts, so that agents behave alike in all
+of them. Depends on all packages below and the settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from teamwright.agent.activity_monitor import Watchdog
+from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.instructions import SessionInstructions
+from teamwright.agent.permission_gate import KeepGrant
+from teamwright.agent.spawn_limits import AdmitElsewhere, SpawnLimits
+from teamwright.agent.tool import AnyTool
+from teamwright.agent.tool_call_numbers import CallNumbers
+from teamwright.agent.transcript import header_tag_key, read_header
+from teamwright.approvals.request_files import RequestFiles
+from teamwright.approvals.request_queue import RequestQueue
+from teamwright.budgets.budget_tracker import BudgetTracker
+from teamwright.config.model_settings_parser import model_settings
+from teamwright.config.permission_policy import make_policy
+from teamwright.config.tool_names import KNOWN_TOOLS
+from teamwright.config.trusted_skills import make_shelf
+from teamwright.models.effort import parse_optional_effort
+from teamwright.models.model_names import key_variables
+from teamwright.models.model_pool import ModelPool
+from teamwright.models.model_settings import LIMIT_HEADLESS_S
+from teamwright.processes.program_environment import add_changeable, own_variables
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD, SessionId
+from teamwright.protocol.runtime_tags import new_key
+from teamwright.protocol.unknown_names import did_you_mean
+from teamwright.session.agents.agent_factory import AgentFactory
+from teamwright.session.agents.model_sources import ScriptOptions, SessionModels, open_models
+from teamwright.session.agents.policies import AgentPolicies
+from teamwright.session.agents.specs import SpecResolver, make_resolver
+from teamwright.session.agents.toolset import PLAN_TOOLS, Toolset
+from teamwright.session.options import calls_per_agent
+from teamwright.session.platform_check import mask_secrets
+from teamwright.session.session_preparation import (
+    SessionContext,
+    are_teams_enabled,
+    ask_timeout,
+    is_unattended,
+    resumed_model,
+    session_environment,
+    waits_for_answers,
+)
+from teamwright.session.wiring.auto_allow_offer import with_auto_allow_offer
+from teamwright.session.wiring.hooks_factory import AnsweringApprover, FindFactory, HookParts, make_hooks
+from teamwright.session.wiring.mcp_factory import make_mcp_servers
+from teamwright.session.wiring.sandbox_maker import make_temporary_files, sandbox_maker, start_sandbox_report
+from teamwright.session.wiring.shell_startup import make_shell_startup
+from teamwright.storage.event_log import EventLog
+from teamwright.storage.event_log_reader import find_call_number, last_call_number
+from teamwright.storage.file_watcher import Watcher
+from teamwright.storage.paths import Home
+from teamwright.teams.team import SessionTeam
+from teamwright.tools.caller import Caller
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, BashSettings, remove_variables
+from teamwright.tools.shell.startup import plain_shell
+
+if TYPE_CHECKING:
+    from teamwright.sandbox.sandbox import Sandbox
+    from teamwright.session.agents.web_search import SessionSearch
+    from teamwright.session.mcp_servers import SessionMcpServers
+    from teamwright.tools.team.structured_message import PermissionAnswers, StopRequests
+    from teamwright.worktrees.session_worktrees import SessionWorktrees
+
+
+def call_counter_path(home: Home, cwd: Path, session: SessionId) -> Path:
+    """Return the file in which the processes of a session count their tool calls."""
+    return home.session(cwd, session) / "calls"
+
+
+def open_call_counter(context: SessionContext, log: EventLog) -> CallNumbers:
+    """Open the numbers of tool calls. A resumed session continues its numbers, and knows the earlier ones."""
+    numbers = CallNumbers(
+        last_call_number(log.path) if context.resumed else 0, find_earlier=partial(find_call_number, log.path)
+    )
+    together = call_counter_path(context.home, context.cwd, context.id)
+    if context.room is not None or together.exists():
+        numbers.share(together)
+    return numbers
+
+
+def open_background_jobs(context: SessionContext, stack: AsyncExitStack) -> BackgroundJobs:
+    """Open the background jobs, and end processes that an earlier incarnation left running."""
+    jobs = BackgroundJobs(session=context.directory, redact=lambda command: mask_secrets(command, context.env))
+    stack.push_async_callback(jobs.close)
+    jobs.start_orphan_cleanup()
+    return jobs
+
+
+class AgentServices(Struct, frozen=True):
+    """The services that a process gives its agents.
+
+    `approver` answers permission questions, `stopping` asks members to stop, `keep_grant` stores grants of an approval.
+    `admit_elsewhere` counts sub-agents in the process that counts all of the run.
+    """
+
+    policies: AgentPolicies
+    jobs: BackgroundJobs
+    numbers: CallNumbers
+    approver: AnsweringApprover
+    stopping: StopRequests
+    keep_grant: KeepGrant
+    permits: PermissionAnswers | None = None
+    admit_elsewhere: AdmitElsewhere | None = None
+
+
+def make_policies(context: SessionContext, *, lead_answers: bool | None = None) -> AgentPolicies:
+    """Create the policies of the session's agents. `lead_answers` has precedence over the setting."""
+    settings = context.settings
+    own = tuple(context.directory / name for name in ("output", "history"))
+    session = make_policy(settings, context.home, context.cwd, context.trust, own, make_temporary_files(context))
+    add_changeable(session.scope.directories)
+    return AgentPolicies(
+        session, context.definition, lead_answers=settings.lead_answers if lead_answers is None else lead_answers
+    )
+
+
+class _Making(Struct, frozen=True):
+    """The values that the parts of one agent factory are made from. `found` returns the factory once it is made."""
+
+    context: SessionContext
+    log: EventLog
+    services: AgentServices
+    budget_tracker: BudgetTracker
+    resolver: SpecResolver
+    sandbox: Callable[[], Sandbox]
+    found: FindFactory
+
+
+def _toolset(making: _Making) -> Toolset:
+    """Create the toolset, with the hooks, the MCP servers and the web search of the process."""
+    context, log, services = making.context, making.log, making.services
+    settings, options, jobs = context.settings, context.options, services.jobs
+    models = model_settings(settings)
+    bash = replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models)))
+    hooks = HookParts(services.approver, bash, jobs.records, making.resolver.hooks_of, making.found)
+    servers = make_mcp_servers(context, log, bash, making.found)
+    return Toolset(
+        jobs,
+        services.approver,
+        services.stopping,
+        bash,
+        models,
+        _proves_read_only,
+        context.env,
+        make_hooks(context, log, hooks),
+        servers,
+        _search(context, bash, making, servers),
+        teams=are_teams_enabled(context),
+        attended=not is_unattended(context),
+        notify=partial(_notify_from_thread, asyncio.get_running_loop(), log),
+        extra=_python_tools(options.tools, making.found),
+        sandbox=making.sandbox,
+        permits=services.permits,
+        agent_types=partial(making.resolver.agent_types.tool_description, services.policies.may_start),
+        shelf=make_shelf(settings, context.home, context.trust, context.places.plugins, context.id),
+        startup=make_shell_startup(context.home, context.id, bash, context.env, log.emit, jobs.records),
+    )
+
+
+def _notify_from_thread(loop: asyncio.AbstractEventLoop, log: EventLog, text: str) -> None:
+    """Emit a warning for the person from any thread, as long as the session's loop runs."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(log.emit, Notice(member=LEAD, text=text, level="warning"))
+
+
+def _describe_caller(found: FindFactory, caller: str) -> tuple[str, str, str]:
+    """Return the lead or the member that an agent works for, the name of its team and the number of its task."""
+    factory = found()
+    inherited, team = factory.inheritances.get(caller), factory.team
+    member = caller if inherited is None else inherited.root
+    return member, team.name if team is not None and team.exists else "", factory.budget_tracker.task_of(member)
+
+
+def _python_tools(functions: Sequence[Callable[..., Any]], found: FindFactory) -> Sequence[AnyTool]:
+    """Return the program's own functions as tools. Their module is imported with the first function."""
+    if not functions:
+        return ()
+    from teamwright.tools.python_tool import python_tools
+
+    return python_tools(functions, partial(_describe_caller, found))
+
+
+def _proves_read_only(command: str, cwd: Path) -> bool:
+    """Return True when a shell command certainly changes nothing. The parser is imported at the first command."""
+    from teamwright.permissions.shell_line_verdict import is_proven_read_only
+
+    return is_proven_read_only(command, cwd)
+
+
+def make_models(context: SessionContext, numbers: CallNumbers) -> SessionModels:
+    """Create the models that agents of this process open."""
+    options = context.options
+    model = options.model if options.model is not None else resumed_model(context)
+    play = ScriptOptions(options.given, numbers.number_for, options.pace_s)
+    settings = model_settings(context.settings)
+    if options.headless:
+        settings = replace(settings, limit_most_s=min(settings.limit_most_s, LIMIT_HEADLESS_S))
+    stores = options.stores
+    pool = ModelPool(context.home, stores.share_rate_limit if stores is not None else None)
+    return open_models(model, settings, context.env, play, pool)
+
+
+def make_agent_factory(
+    context: SessionContext,
+    models: SessionModels,
+    budget_tracker: BudgetTracker,
+    log: EventLog,
+    services: AgentServices,
+) -> AgentFactory:
+    """Create the factory of all agents of this process. `budget_tracker` has the budget of their calls."""
+    options, settings = context.options, context.settings
+    root, compat, trusted = context.trust.root, settings.compat, context.trust.trusted
+    known = SessionInstructions.load(context.cwd, root, context.home.own, compat, trusted)
+    resolver = make_resolver(context, log.emit)
+    sandbox = sandbox_maker(context, log.emit)
+    style, problem = _style(context)
+    agent_factory = AgentFactory(
+        context.home,
+        context.id,
+        context.cwd,
+        models,
+        _toolset(_Making(context, log, services, budget_tracker, resolver, sandbox, lambda: agent_factory)),
+        services.policies,
+        with_auto_allow_offer(context, services.approver, sandbox, log.emit),
+        services.keep_grant,
+        budget_tracker,
+        log.emit,
+        SpawnLimits(settings.limits, admit_elsewhere=services.admit_elsewhere),
+        session_environment(context),
+        known,
+        env=dict(settings.env),
+        max_rounds=options.budget.turns,
+        each_rounds=calls_per_agent(options, settings.each),
+        effort=parse_optional_effort(options.effort),
+        thinking_tokens=options.thinking_tokens,
+        appended="\n\n".join(part for part in (style, options.append_system_prompt) if part),
+        base=options.system_prompt,
+        fallback_models=options.fallback_models,
+        lead_type=options.agent,
+        tag_key=_tag_key(context),
+        numbers=services.numbers,
+        attended=log.has_listeners,
+        compact=settings.compact,
+        resolver=resolver,
+        make_worktrees=lambda: _worktrees(context, agent_factory),
+    )
+    if problem:
+        resolver.notify_once(problem)
+    log.subscribe(services.policies.note_event, live=False)
+    return agent_factory
+
+
+def _style(context: SessionContext) -> tuple[str, str]:
+    """Return the text of the chosen output style, and what is wrong with the choice. Most sessions have none."""
+    name, compat = context.settings.output_style, context.settings.compat
+    if not name or context.room is not None:
+        return "", ""
+    from teamwright.config.output_styles import output_styles, style_text
+
+    return style_text(name, output_styles(context.home, context.trust.root, compat=compat))
+
+
+def _search(context: SessionContext, bash: BashSettings, making: _Making, servers: SessionMcpServers) -> SessionSearch:
+    """Create the web search of a session; which way it has is known when its model is."""
+    from teamwright.session.agents.web_search import SessionSearch
+
+    own = own_variables(remove_variables(bash.hidden, context.env))
+    env = {**own, **context.settings.env, **COMMAND_ENVIRONMENT}
+    return SessionSearch(
+        context.settings.web_search,
+        making.budget_tracker,
+        making.log.emit,
+        context.cwd,
+        env,
+        plain_shell(),
+        lambda: servers.tools_of(None, lambda _name: True),
+    )
+
+
+def _worktrees(context: SessionContext, agent_factory: AgentFactory) -> SessionWorktrees:
+    from teamwright.session.wiring.worktree_factory import make_worktrees  # a session without worktrees loads none
+
+    return make_worktrees(context, agent_factory)
+
+
+def _tag_key(context: SessionContext) -> str:
+    """Return the key of the runtime's tags: a new one for a new session, else the one in its lead's transcript."""
+    if not context.resumed and context.room is None:
+        return new_key()
+    header = read_header(context.home.transcript(context.cwd, context.id))
+    return header_tag_key(header or {}) or new_key()
+
+
+def start_services(
+    context: SessionContext, log: EventLog, agent_factory: AgentFactory, stack: AsyncExitStack
+) -> list[str]:
+    """Start the watchdog, and let the stack end what the agents share. Return lines about servers that are left out."""
+    toolset = agent_factory.toolset
+    if toolset.startup is not None:
+        stack.push_async_callback(toolset.startup.close)
+    stack.push_async_callback(toolset.close_sandbox)
+    if context.room is None and toolset.sandbox is not None:
+        start_sandbox_report(context, toolset.sandbox, stack)
+    agent_factory.watchdog = Watchdog(log.emit, stalled_s=context.settings.stalled_after_s)
+    stack.callback(agent_factory.watchdog.close)
+    stack.push_async_callback(toolset.serving.close)
+    return toolset.serving.load()
+
+
+def make_request_queue(context: SessionContext, log: EventLog, watcher: Watcher) -> RequestQueue:
+    """Create the request queue of the run, with its files."""
+    options = context.options
+    files = RequestFiles(context.directory, context.id, watch=watcher.follow)
+    return RequestQueue(
+        log.emit,
+        lambda: options.interactive,
+        files,
+        ask_timeout(context),
+        options.on_request,
+        answerer="terminal" if options.interactive else "program",
+        waits=waits_for_answers(context),
+        settings=context.home.settings,
+    )
+
+
+def require_known_tools(agent_factory: AgentFactory, team: SessionTeam) -> None:
+    """Raise UsageError, with the nearest name, for a rule of a flag that names no known tool, which would guard
+    nothing.
+    """
+    tools = PLAN_TOOLS | {tool.name for tool in agent_factory.toolset.tools(Caller(LEAD, team))}
+    known = tools | KNOWN_TOOLS | {"Unconfined", "Task", "MultiEdit"}
+    for rule in agent_factory.policy.rules:
+        if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
+            continue
+        do = did_you_mean(rule.tool, known, [f"the tools are {', '.join(sorted(tools))}"])
+        what = f"the rule {rule.text[:80]} names a tool that does not exist"
+        raise UsageError("usage", what, looked_at=[("from", rule.source)], do=do, note="nothing was started")

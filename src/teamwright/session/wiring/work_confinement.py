@@ -1,0 +1,71 @@
+"""The confinement of programs that work in a session beside the tools of agents, in the sandbox policy *work*.
+
+Such programs are checks of tasks, commands in worktrees and MCP servers of a repository. The sandbox is imported with
+the first of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from teamwright.protocol.ids import LEAD
+
+if TYPE_CHECKING:
+    from teamwright.agent.permission_gate import PermissionGate
+    from teamwright.sandbox.command_policy import ConfinementRequest
+    from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
+    from teamwright.session.agents.agent_parts import AgentParts
+
+
+def confine_work(
+    sandbox: Sandbox, gate: PermissionGate, program: str, roots: Sequence[Path]
+) -> CommandConfinement | None:
+    """Return the confinement of a program that may change these directories; None when the sandbox is off.
+
+    `gate` has the deny rules for reading, and asks about hosts; `program` is the name of the program there.
+    """
+    return _confine(sandbox, gate, program, work_request(roots))
+
+
+def work_request(roots: Sequence[Path]) -> ConfinementRequest:
+    """Return the confinement of a program that may change these directories, and names nothing else."""
+    from teamwright.sandbox.command_policy import ConfinementRequest
+    from teamwright.sandbox.policy import PolicyName
+
+    return ConfinementRequest(PolicyName.WORK, roots)
+
+
+async def confine_line(
+    sandbox: Sandbox | None, gate: PermissionGate, program: str, roots: Sequence[Path], line: str, cwd: Path
+) -> CommandConfinement | None:
+    """Return the confinement of a command line in `cwd`, as `confine_work`. What it names can be read and reached."""
+    if sandbox is None or sandbox.is_off:
+        return None
+    from teamwright.tools.shell.command_confinement import find_hosts, line_request
+
+    request = line_request(line, cwd, roots)
+    await sandbox.open_network(request)
+    hosts = await find_hosts(sandbox, line, cwd)
+    return _confine(sandbox, gate, program, replace(request, hosts=hosts))
+
+
+def _confine(
+    sandbox: Sandbox, gate: PermissionGate, program: str, request: ConfinementRequest
+) -> CommandConfinement | None:
+    from teamwright.tools.shell.denied_files import denied_paths
+
+    denied = denied_paths(gate.excluded_paths("Read", Path(os.sep)), request.directories, sandbox.warn)
+    return sandbox.confine(replace(request, denied=denied, ask_host=partial(gate.may_connect, program)))
+
+
+def lead_gate(agent_factory: AgentParts) -> PermissionGate:
+    """Return a permission gate with the lead's policy. It asks as the lead."""
+    from teamwright.agent.permission_gate import PermissionGate
+
+    return PermissionGate(LEAD, lambda: agent_factory.policy, agent_factory.approver)

@@ -53,6 +53,17 @@ def test_the_lead_has_the_prompt_the_tools_and_the_model_of_its_agent_type(progr
     assert not {"Edit", "Write", "Agent", "WebFetch"} & tool_names(body)
 
 
+@pytest.mark.finding("3F13")
+def test_the_setting_agent_names_the_type_of_a_new_lead_and_a_wrong_one_is_said(program, server):
+    program.settings(agent="reviewer")
+    assert program.run("-p", "hi").returncode == 0
+    assert server.bodies[-1]["system"][0]["text"].startswith("You are a strict reviewer.")
+    program.settings(agent="nobody")
+    done = program.run("-p", "hi")
+    assert done.returncode == 0 and "the setting agent (nobody) is not used" in done.stderr
+    assert not server.bodies[-1]["system"][0]["text"].startswith("You are a strict reviewer.")
+
+
 @pytest.mark.slow
 def test_a_resume_keeps_the_agent_type_and_refuses_another_one(program, server):
     assert program.run("-p", "hi", "--agent", "reviewer").returncode == 0

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from msgspec.structs import replace
 
 FIELDS: Mapping[str, str] = {
+    "agent": "lead_type",
     "outputStyle": "output_style",
     "statusLine": "status_line",
     "disableAllHooks": "hooks_off",

@@ -48,6 +48,7 @@ KEYS: dict[str, SettingKey] = {
     "teams": SettingKey("bool", "Whether agents may form teams."),
     "env": SettingKey("env", "Variables for commands that agents run."),
     "hooks": SettingKey("map", "Hooks that run at events."),
+    "agent": SettingKey("text", "The agent type of the lead in new sessions; none by default. --agent wins."),
     "outputStyle": SettingKey("text", "The output style whose text the lead's prompt gets; none by default."),
     "statusLine": SettingKey(
         "map", "A command whose output the terminal shows as rows: command, padding, refreshInterval (seconds)."

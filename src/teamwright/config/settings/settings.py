@@ -176,6 +176,7 @@ class Settings(Struct, frozen=True):
     plain_terminal: bool = False
     notify: NotifySettings = field(default_factory=NotifySettings)
     web_search: WebSearchSettings = field(default_factory=WebSearchSettings)
+    lead_type: str = ""
     output_style: str = ""
     status_line: Mapping[str, Any] = field(default_factory=dict[str, Any])
     retention_days: int = 30

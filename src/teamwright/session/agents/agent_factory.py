@@ -183,12 +183,13 @@ class AgentFactory(AgentParts):
         return model
 
     def _lead_kind(self, header: Mapping[str, Any] | None) -> AgentType | None:
-        """Return the lead's agent type, of the flag or of its resumed conversation; None without one.
+        """Return the lead's agent type, of the flag, the settings or its resumed conversation; None without one.
 
         Its deny rules apply to all agents from now on. Raises UsageError for an agent type that is unknown or cannot be
         honoured, and for another one than that of the resumed conversation.
         """
-        stored = self.lead_type if header is None else str(header.get(TYPE_KEY, ""))
+        chosen = self.lead_type or self.usual_lead_type
+        stored = chosen if header is None else str(header.get(TYPE_KEY, ""))
         if self.lead_type and self.lead_type.lower() != stored.lower():
             had = f"with the agent type {stored}" if stored else "without an agent type"
             raise UsageError(
@@ -200,8 +201,14 @@ class AgentFactory(AgentParts):
             )
         if not stored:
             return None
-        kind = self.resolver.agent_types.find(stored)
-        require_possible(kind)
+        try:
+            kind = self.resolver.agent_types.find(stored)
+            require_possible(kind)
+        except UsageError as problem:
+            if self.lead_type or header is not None:
+                raise
+            self.resolver.notify_once(f"the setting agent ({stored[:80]}) is not used: {problem.what}")
+            return None
         source = f"agent type {kind.name}"
         self.policy.add_rules(*parse_rules(kind.denied, Verdict.DENY, source, self.policy.scope.base))
         kind = with_skills(

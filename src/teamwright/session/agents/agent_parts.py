@@ -120,6 +120,8 @@ class AgentParts(Struct, dict=True):
     """The text that replaces the base of the lead's system prompt; empty for the usual one."""
     lead_type: str = ""
     """The agent type of the lead of a new session; empty: it has none."""
+    usual_lead_type: str = ""
+    """The agent type of the lead that the settings name for new sessions."""
     fallback_models: tuple[str, ...] = ()
     """The names of the models that agents use, in order, when their own model is not available."""
     tag_key: str = field(default_factory=new_key)

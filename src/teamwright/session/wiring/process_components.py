@@ -254,6 +254,7 @@ def make_agent_factory(
         base=options.system_prompt,
         fallback_models=options.fallback_models,
         lead_type=options.agent,
+        usual_lead_type=settings.lead_type,
         tag_key=_tag_key(context),
         numbers=services.numbers,
         attended=log.has_listeners,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright import Task, Team
+from teamwright import Budget, Task, Team
 from teamwright.mail.inbox import read_entries
 from teamwright.protocol.events import RequestOpened, TaskChanged, TeamEvent
 from teamwright.storage.event_log_reader import read_recent
@@ -101,6 +101,20 @@ async def test_a_reviewer_that_rests_without_an_answer_is_replaced_and_then_the_
         await team.tasks.answer_review(task, approve=True)
         [task] = await completed(team, 1)
         assert task.review_note is not None and task.review_note.by == "user"
+
+
+async def test_a_run_does_not_end_while_a_reviewer_whose_cap_is_spent_is_replaced(tmp_path):
+    model = script(ann=[update("1", status="completed"), "Done."], bob=["Too late."])
+    async with a_team(tmp_path, model) as team:
+        await team.spawn("bob", "Wait.", budget=Budget(turns=1))
+        ann = await team.spawn("ann", "Wait.")
+        await until(team, lambda: ann.state == "idle")
+        await team.tasks.add("Do it", metadata={"for": ["ann"]}, review="member")
+        await team.run("Wait for the review.")
+        [task] = await team.tasks.all()
+        assert task.review_note is not None
+        assert "team-lead" in task.review_note.asked
+        assert "Review the finished work of ann" in told(model, model.requests[-1].agent_name)
 
 
 async def test_a_person_answers_by_the_queue_of_requests(tmp_path):

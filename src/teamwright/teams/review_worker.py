@@ -36,6 +36,9 @@ NO_COMMENT = "The user returned it without a comment: ask what has to change."
 RECHECK_S = 1.0
 """Seconds until a reviewer that rests but has a pending wake-up is looked at again."""
 
+MOST_RECHECKS = 10
+"""Looks at a resting reviewer, after which it is replaced although it has not read the request."""
+
 ReadChanges = Callable[[Task, ReviewNote], Awaitable[str]]
 """Returns the changes of a task in review as a diff. Raises TeamwrightError."""
 
@@ -54,11 +57,16 @@ class ReviewWorker:
         self._reviewers: dict[str, str] = {}
         """The teammates that are asked now, by task."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._rechecks: dict[str, int] = {}
+        """How often a resting reviewer was looked at, by the id of its request."""
+        self._awaits_recheck: set[str] = set()
+        """The tasks whose reviewer is looked at again in a moment."""
 
     @property
     def is_working(self) -> bool:
-        """True while a reviewer is being asked, or a person has not answered yet."""
-        return bool(self._questions) or (self._run is not None and not self._run.done())
+        """True while a reviewer is being asked or about to be replaced, or a person has not answered yet."""
+        is_asking = self._run is not None and not self._run.done()
+        return is_asking or bool(self._questions) or bool(self._awaits_recheck)
 
     def note_tasks(self, ids: Sequence[str]) -> None:
         """Continue with these tasks: work was submitted or answered, or an earlier process left it."""
@@ -97,6 +105,7 @@ class ReviewWorker:
         """Take the next step of one review. Each is repeated after a kill, and has an effect once."""
         if (timer := self._timers.pop(id, None)) is not None:
             timer.cancel()
+        self._awaits_recheck.discard(id)
         task = await self._team.tasks.get(id)
         if task is not None and task.awaits_approval:
             task = await self._team.tasks.submit_unapproved(task)
@@ -146,6 +155,9 @@ class ReviewWorker:
         teammate = self._team.find(note.reviewer)
         if is_asked and teammate is not None and teammate.state is MemberState.IDLE:
             left_s = min(left_s, RECHECK_S)
+            request = _message_id(task, note)
+            self._rechecks[request] = self._rechecks.get(request, 0) + 1
+            self._awaits_recheck.add(task.id)
         self._timers[task.id] = asyncio.get_running_loop().call_later(left_s, self.note_tasks, [task.id])
 
     def _cancel_questions(self, id: str) -> None:
@@ -170,9 +182,12 @@ class ReviewWorker:
         teammate = self._team.find(note.reviewer)
         if teammate is None or now_ms() - note.asked_at >= SILENT_S * 1000:
             return True
-        if teammate.state is not MemberState.IDLE or teammate.wake_target.wake_pending or not self._team.exists:
+        if teammate.state is not MemberState.IDLE or not self._team.exists:
             return False
-        return await self._has_read(note.reviewer, _message_id(task, note))
+        request = _message_id(task, note)
+        if self._rechecks.get(request, 0) >= MOST_RECHECKS:
+            return True  # it does not wake up, for example because its cap is spent
+        return not teammate.wake_target.wake_pending and await self._has_read(note.reviewer, request)
 
     async def _has_read(self, name: str, id: str) -> bool:
         mailbox = self._team.mailbox(name)

@@ -89,7 +89,7 @@ async def test_after_a_kill_its_usage_includes_the_calls_of_before(tmp_path, how
     async with again(tmp_path, model) as team:
         await team.run("Go on.")
         run = team.session.agents.runs[id]
-        assert run.tool_calls == 1 and run.duration_ms > 0
+        assert run.tool_calls == 1
     lead = "".join(item.decode() for item in next(r for r in reversed(model.requests) if r.agent_name == LEAD).items)
     assert "tool_uses: 1" in lead if how == "foreground" else f"and 1 tool calls in {run.duration_ms} ms." in lead
 

@@ -467,7 +467,7 @@ async def test_a_hook_in_doubt_says_once_that_no_sandbox_works(filled):
     for _ in range(2):
         await runner.fire("Stop", {})
     assert len(notices) == 1
-    assert "runs without the sandbox, because none works here" in notices[0]
+    assert "runs without the sandbox, which is off or does not work here" in notices[0]
     assert "Python finds modules in its directory" in notices[0]
 
 

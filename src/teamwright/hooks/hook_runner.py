@@ -225,7 +225,9 @@ class HookRunner(Struct):
 
     def _warn_unconfined(self, hook: HookSpec) -> None:
         """Say once that a hook runs outside of the sandbox, and what follows from that."""
-        text = f"a hook of {hook.event} runs without the sandbox, because none works here ({hook.short_line})"
+        text = (
+            f"a hook of {hook.event} runs without the sandbox, which is off or does not work here ({hook.short_line})"
+        )
         if hook.confined_because:
             text += f": {hook.confined_because}, and agents may have changed that since you trusted the hook"
         if (hook.event, text) not in self._notified:

@@ -52,3 +52,13 @@ async def test_the_logger_has_the_traceback_of_a_tool_a_hook_and_an_approver_tha
     traces = [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
     assert traces == ["no such row", "no such guard", "no such person"]
     assert any(record.name == "teamwright" and record.levelno == logging.WARNING for record in caplog.records)
+
+
+@pytest.mark.finding("3F1")
+async def test_the_logger_names_the_background_commands_that_end_with_a_team(tmp_path, caplog):
+    sleeps = ("Bash", {"command": "exec sleep 600", "run_in_background": True})
+    model = ScriptedModel({"lead": [sleeps, "done"]})
+    with caplog.at_level(logging.WARNING, "teamwright"):
+        async with Team("crew", model=model, cwd=tmp_path, permission_mode="bypassPermissions") as team:
+            await team.run("Go.")
+    assert any("end with the team" in one.getMessage() and "sleep 600" in one.getMessage() for one in caplog.records)

@@ -284,6 +284,8 @@ class Team:
                 await self.suspend()
             if self._run is not None and not self._run.done:
                 await self._run.stop()
+            if running := session.running_commands():
+                session.warn(f"these background commands end with the team: {'; '.join(running)}")
             await session.agent_factory.plans.close()
             session.requests.close("the team was left")
             if self._suspended:

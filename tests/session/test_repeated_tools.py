@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright import Team, tools
+from teamwright import Budget, Team, tools
 from teamwright.agent.repetition_guard import END_AT, LONG_END_AT
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
@@ -107,7 +107,7 @@ async def repeat(tmp_path, *rows, setup=SETUP, settings=None, **more):
     (place / "n.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
     (tmp_path / "settings.json").write_text(json.dumps(settings or {}))
     options = {"permission_mode": "bypassPermissions", "cwd": place, "tools": [lookup], "mcp_servers": servers}
-    options |= {"settings_file": tmp_path / "settings.json", **more}
+    options |= {"settings_file": tmp_path / "settings.json", "budget": Budget.unlimited(), **more}
     async with Team("crew", model=ScriptedModel(answer), **options) as team, asyncio.timeout(WAIT_S):
         result = await team.run("Go for ever.")
     return result, len(made) - len(setup)

@@ -1,6 +1,7 @@
 """Every field of a definition on every route: the same effect for a sub-agent and for a teammate, or a plain word."""
 
 import asyncio
+import base64
 import json
 import os
 from dataclasses import dataclass, field
@@ -312,7 +313,8 @@ async def initial(root, route):
 
 async def sandbox(root, route):
     outside = root.parent / f"{root.name}-outside-{route}"
-    write = ("Bash", {"command": f"echo x > {outside}"})
+    hidden = base64.b64encode(bytes(outside)).decode()  # a path that the line names would be open
+    write = ("Bash", {"command": f'echo x > "$(echo {hidden} | base64 -d)"'})
     await run(root, route, {"sandbox": {"mode": "required"}}, write, sandbox="off")
     assert not outside.exists()
     await run(root, route, {}, write, sandbox="off")

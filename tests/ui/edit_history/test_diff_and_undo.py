@@ -284,7 +284,7 @@ FILES = 150
 
 @pytest.mark.slow
 def test_a_kill_of_the_command_leaves_whole_files_and_the_next_one_completes_it(repo, own_home):
-    writes = [("Write", {"file_path": f"f{n}.txt", "content": f"new {n}\n" * 3_000}) for n in range(FILES)]
+    writes = [("Write", {"file_path": f"f{n}.txt", "content": f"new {n}\n" * 300}) for n in range(FILES)]
     with Play([Answer(tools=writes), "Done."]).on(repo, own_home / ".teamwright") as program:
         assert program.run("-p", "make many", BYPASS).returncode == 0
         whole = {file.name: file.read_text() for file in repo.glob("f*.txt")}

@@ -148,7 +148,7 @@ def named_paths(text: str, tree: Path, place: Path | None = None) -> list[Path]:
     """
     place = place or tree
     found: dict[Path, None] = {}
-    for word in _BETWEEN.split(text):
+    for word in dict.fromkeys(_BETWEEN.split(text)):
         plain = _VARIABLE.sub("", word).lstrip("!/")
         forms = {plain, plain.rpartition("$")[0]}
         if re.fullmatch(r"[A-Za-z_]\w*(?:\.\w+)*", plain):
@@ -157,8 +157,10 @@ def named_paths(text: str, tree: Path, place: Path | None = None) -> list[Path]:
         if word.startswith("/") and is_inside_any(word, (str(tree),)):
             forms.add(os.path.relpath(os.path.realpath(word), place))
         for form in sorted(forms) if len(plain) < 1_000 and "\0" not in plain else ():
+            if not form.strip("./-") or not os.path.lexists(os.path.join(place, form)):
+                continue  # looked at first: the real path of each word of a script would take ten times as long
             path = Path(os.path.realpath(os.path.join(place, form)))
-            if form.strip("./-") and path != tree and path.is_relative_to(tree) and os.path.lexists(path):
+            if path != tree and path.is_relative_to(tree) and os.path.lexists(path):
                 found[path] = None
     return list(found)
 

@@ -36,6 +36,9 @@ def files_of_each(git_dir: str, kind: str, files: Iterable[str]) -> list[str]:
 
 def configured_files(directory: str) -> list[str]:
     """Return the files that the configuration of a repository includes, and the directory of hooks that it names."""
+    known = _configured.get(directory)
+    if known is not None and known[1].are_unchanged:
+        return known[0]
     repository = discover(Path(directory)).repository
     if repository is None or not repository.belongs_to_tree:
         return []
@@ -44,4 +47,13 @@ def configured_files(directory: str) -> list[str]:
         list(config_entries(file, repository.common, repository.tree, seen))
     hooks = [plain_values(file, [_HOOKS]).get(_HOOKS) for file in seen.paths]
     named = [os.path.join(repository.tree, os.path.expanduser(path)) for path in hooks if path]
-    return [os.path.normpath(path) for path in (*map(str, seen.paths[1:]), *named)]
+    found = [os.path.normpath(path) for path in (*map(str, seen.paths[1:]), *named)]
+    if len(_configured) >= _MAX_KNOWN:
+        _configured.clear()
+    _configured[directory] = found, seen
+    return found
+
+
+_MAX_KNOWN = 64
+_configured: dict[str, tuple[list[str], SeenFiles]] = {}
+"""The files of each repository, valid while nothing that they were read from changes: each command asks for them."""

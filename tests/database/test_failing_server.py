@@ -1,8 +1,10 @@
 """A server that is killed, read-only, full, slow, or behind a connection pooler."""
 
 import asyncio
+import contextlib
 import os
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -215,21 +217,33 @@ class Pooler:
 
     def __init__(self, server: PostgresServer, directory: Path, mode: str) -> None:
         require("pgbouncer")
-        self.directory, self.mode, self.port = directory, mode, server.port + 1
+        self.directory, self.mode = directory, mode
         os.chmod(directory, 0o777)
+        assert any(self._starts(server) for _ in range(5)), "its port was taken each time"
+
+    def _starts(self, server: PostgresServer) -> bool:
+        """Start it on a free port, and wait until it listens. Return False when another program took the port first."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
         settings = [
             "[databases]",
             f"postgres = host=127.0.0.1 port={server.port} user=postgres",
             "[pgbouncer]",
-            f"listen_addr=127.0.0.1\nlisten_port={self.port}\nauth_type=any\npool_mode={mode}",
-            f"unix_socket_dir=\nlogfile={directory}/log\npidfile=",
+            f"listen_addr=127.0.0.1\nlisten_port={self.port}\nauth_type=any\npool_mode={self.mode}",
+            f"unix_socket_dir=\nlogfile={self.directory}/log\npidfile=",
             "ignore_startup_parameters=extra_float_digits",
         ]
-        (directory / "pgbouncer.ini").write_text("\n".join(settings) + "\n")
-        program = shutil.which("pgbouncer")
-        self.process = subprocess.Popen(
-            [*unprivileged(), str(program), "-q", str(directory / "pgbouncer.ini")], cwd="/", stderr=subprocess.DEVNULL
-        )
+        (self.directory / "pgbouncer.ini").write_text("\n".join(settings) + "\n")
+        program = [*unprivileged(), str(shutil.which("pgbouncer")), "-q", str(self.directory / "pgbouncer.ini")]
+        self.process = subprocess.Popen(program, cwd="/", stderr=subprocess.DEVNULL)
+        for _ in range(int(WAIT_S * 20)):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.05)
+                return False
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+                return True
+        return False
 
     def close(self) -> None:
         self.process.terminate()

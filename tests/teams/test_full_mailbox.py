@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from teamwright import Budget
 from teamwright.mail.inbox import inbox_for
 from teamwright.mail.unread_quota import MAX_RUNTIME_UNREAD, MAX_UNREAD
 from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
@@ -18,7 +19,7 @@ from tests.teams.crew import a_team, until
 @pytest.mark.timeout(900)
 async def test_a_member_answers_1500_messages_without_a_turn_of_the_lead(tmp_path):
     model = ScriptedModel(lambda request: f"answer {len(request.items)}")
-    async with a_team(tmp_path, model) as team:
+    async with a_team(tmp_path, model, budget=Budget.unlimited()) as team:
         ada = await team.spawn("ada", "Wait.")
         for n in range(1_500):
             await until(team, lambda: ada.state == "idle")

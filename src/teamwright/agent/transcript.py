@@ -393,8 +393,8 @@ def without_thinking(item: bytes) -> bytes:
 
 
 def repaired_messages(items: Sequence[bytes]) -> list[bytes]:
-    """Return the messages in the form that a service accepts which refused them: an answer has no thinking, and each
-    call an id of its own.
+    """Return the messages as a service accepts them that refused them before: without thinking, each call with an id
+    that no other call has.
 
     A message without a fault is returned as the same object.
     """

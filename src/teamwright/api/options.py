@@ -31,7 +31,7 @@ coordinates, and a member may edit and asks its lead for the rest."""
 
 
 OnExit: TypeAlias = Literal["end", "suspend"]
-"""What leaving a team's block does: `end` waits for running turns and denies open requests, `suspend` stops before the
+"""The end of a team's block: `end` waits for running turns and denies open requests, `suspend` stops before the
 next model call and leaves open requests open."""
 
 

@@ -42,7 +42,7 @@ _NAMES: Mapping[str, frozenset[str]] = {
     POST_COMPACT: frozenset({"manual", "auto"}),
     SETUP: frozenset({"init", "maintenance"}),
 }
-"""The names of events that have few; a tool's event has the tools, and other events have names that nobody lists."""
+"""The names that a matcher of these events can match. Events of tools have the tools; other events have any names."""
 
 _RULE = re.compile(r"\s*([A-Za-z_]\w*)\s*\(.*\)\s*", re.DOTALL)
 

@@ -201,7 +201,7 @@ class Failure(Struct, frozen=True):
 
 
 Part: TypeAlias = TextPart | ThinkingPart | Retrying | AlivePart | UsagePart | Reply | Failure
-"""What a model's stream yields. The last part is the Reply or the Failure."""
+"""A part of a model's stream. The last one is the Reply or the Failure."""
 
 
 class LongPrompt(Struct, frozen=True):

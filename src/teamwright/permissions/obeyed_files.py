@@ -1,4 +1,4 @@
-"""What programs of a trusted line obey besides their words: the tables of `run_file_search`.
+"""The files and variables that programs of a trusted line obey besides their words: the tables of `run_file_search`.
 
 A program in none of these tables may obey any file. Tables only; the pages of the programs are their sources: curl(1),
 wget(1), rg(1), sort(1), jq(1), git(1), "Command line" of Python and of Node.
@@ -116,7 +116,7 @@ PROVEN_PROGRAMS = word_set("awk gawk mawk nawk sed gsed")
 """Programs whose own language can start programs: known only where the line is proven to read, or to edit in place."""
 
 GIT_CHANGES = word_set("add rm mv reset restore tag notes update-index ls-remote fetch remote stash")
-"""Commands of git that run no hook and no alias. What its settings run has entries of trust of its own."""
+"""Commands of git that run no hook and no alias. The programs of its settings have their own entries of trust."""
 
 GIT_RESTORES = word_set("mv reset restore stash")
 """Those that put other contents into the work tree."""

@@ -39,9 +39,9 @@ class TaskWishes(TypedDict, total=False):
     subject: str
     """The title, one line."""
     description: str
-    """What is to be done."""
+    """The work to be done."""
     active_form: str
-    """The title while somebody works on it, such as *Writing the tests*."""
+    """The title while a member works on it, such as *Writing the tests*."""
     owner: str
     """The name of the member that does the task; an empty text removes the owner."""
     status: str

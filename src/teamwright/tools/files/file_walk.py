@@ -38,7 +38,7 @@ _Chain = tuple[_Rules, ...]
 
 
 class LeftOut(Struct):
-    """What a walk has left out: paths that git ignores, and links that it did not follow."""
+    """The entries that a walk has left out: paths that git ignores, and links that it did not follow."""
 
     ignored: list[str] = field(default_factory=list[str])
     links: list[str] = field(default_factory=list[str])

@@ -168,7 +168,7 @@ def _entries(base: Path, deadline: float, but: re.Pattern[str] | None, left_out:
 
 
 class DirectoryEntry(Protocol):
-    """What a walk yields: an `os.DirEntry`, or a path that was named."""
+    """An entry of a walk: an `os.DirEntry`, or a path that was named."""
 
     @property
     def path(self) -> str:

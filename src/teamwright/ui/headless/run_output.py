@@ -76,7 +76,7 @@ class RunOutput(Struct):
     shows_subagent_text: bool = True
     """False: of sub-agents only the calls and their results are shown. A client asks for their texts."""
     origin: Mapping[str, Any] | None = None
-    """What the client says about the origin of the prompt that is answered."""
+    """The origin of the prompt that is answered, as the client names it."""
     prompt_uuid: str = ""
     """The client's id of that prompt."""
 

@@ -71,7 +71,7 @@ class ConversationView(Struct):
     name: str = LEAD
     _conversation: ConversationReader | None = None
     _streamed: str = ""
-    """What was shown of a member process as it wrote, whose answers have not been read from its transcript yet."""
+    """The text of a member process that was shown as it came, before its answer was read from the transcript."""
 
     @property
     def viewed_member(self) -> str:

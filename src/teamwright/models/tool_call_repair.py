@@ -89,7 +89,7 @@ def describe_problem(text: str) -> str:
         return too_deep
     if is_deep(value):
         return too_deep
-    if has_no_number(value):
+    if has_invalid_number(value):
         return "a number in it is NaN, infinite or too long"
     return f"expected one object of parameters, not {_kind(value)}"
 
@@ -102,13 +102,13 @@ def _kind(value: object) -> str:
     return "true or false" if isinstance(value, bool) else "a number"
 
 
-def has_no_number(value: object) -> bool:
+def has_invalid_number(value: object) -> bool:
     """Return True when a value has a number that JSON does not have, so that it cannot be stored and sent again."""
     if isinstance(value, float):
         return not isfinite(value)
     if isinstance(value, dict):
-        return any(map(has_no_number, cast("dict[str, object]", value).values()))
-    return isinstance(value, list) and any(map(has_no_number, cast("list[object]", value)))
+        return any(map(has_invalid_number, cast("dict[str, object]", value).values()))
+    return isinstance(value, list) and any(map(has_invalid_number, cast("list[object]", value)))
 
 
 def is_deep(value: object) -> bool:
@@ -154,7 +154,7 @@ def _as_object(value: object, *, nested: bool = True) -> dict[str, Any] | None:
         return {}
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
-        return None if is_deep(fields) or has_no_number(fields) else fields
+        return None if is_deep(fields) or has_invalid_number(fields) else fields
     if isinstance(value, str) and nested:
         try:
             return _as_object(parse_json(value, strict=False), nested=False)

@@ -99,7 +99,7 @@ _WORDS = re.compile(r"[\s;&|()<>`\"'{}=,\[\]]+")
 def find_run_files(line: str, root: Path, base: Path | None = None) -> RunFiles:
     """Return the files below the root that a shell line in `base` would run, by default at the root."""
     search = _Search(Path(os.path.realpath(root)))
-    search.read_line(line, search.root if base in {None, root} else cast("Path", base), 0)
+    search.read_line(line, search.root if base is None or base == root else base, 0)
     return search.result()
 
 

@@ -13,15 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.processes.named_files import content_digest, is_program
+from teamwright.processes.program_environment import places_on_the_way
 
 SCRIPT_EXTENSIONS = (
     *(".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".mts"),
     *(".rb", ".pl", ".php", ".lua", ".mk"),
 )
 """Ends of the names of scripts."""
-
-
-_MAX_STEPS = 1_000
 
 
 class RunFiles(Struct, frozen=True):
@@ -60,19 +58,8 @@ def _target(link: Path) -> str:
 
 def links_on_the_way(path: str, root: Path) -> Iterator[Path]:
     """Yield the links below the root through which an absolute path leads. A command could put others there."""
-    left, place = list(reversed(Path(path).parts[1:])), Path(os.sep)
-    for _ in range(_MAX_STEPS):
-        if not left:
-            return
-        part = left.pop()
-        place = place.parent if part == os.pardir else place / part
-        if not os.path.islink(place):
-            continue
-        if place.is_relative_to(root):
-            yield place
-        target = Path(_target(place))
-        left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
-        place = Path(os.sep) if target.is_absolute() else place.parent
+    *links, _end = places_on_the_way(path)
+    yield from (Path(link) for link in links if link is not None and Path(link).is_relative_to(root))
 
 
 NOTHING = RunFiles()

@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -100,20 +100,25 @@ def _is_inside(path: str, directories: tuple[str, ...]) -> bool:
 
 def leads_through(path: str, directories: tuple[str, ...]) -> bool:
     """Return True when the target of the path, or a link on the way to it, is in one of these directories."""
+    return any(place is None or _is_inside(place, directories) for place in places_on_the_way(path))
+
+
+def places_on_the_way(path: str) -> Iterator[str | None]:
+    """Yield each link through which a path leads, then the place at its end; None at last if the links do not end."""
     place, left = os.sep, list(reversed(Path(os.path.abspath(path)).parts[1:]))
     for _ in range(_MAX_STEPS):
         if not left:
-            return _is_inside(place, directories)
+            yield place
+            return
         place = os.path.normpath(os.path.join(place, left.pop()))  # nothing before it is a link, so `..` is its parent
         try:
             target = os.readlink(place)
         except OSError:
             continue
-        if _is_inside(place, directories):
-            return True
+        yield place
         left += reversed(Path(target).parts)
         place = os.path.dirname(place)
-    return True
+    yield None
 
 
 def absolute_entries(path: str) -> str:

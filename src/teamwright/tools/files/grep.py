@@ -103,9 +103,14 @@ class Grep(Tool[GrepInput]):
             return ToolResult.error(f"The type {call.type!r} is not known.", f"Known: {' '.join(FILE_TYPES)}.")
         left_out = ctx.excluded_paths(self.name, root) if root.is_dir() else NOTHING_EXCLUDED
         search = _search(call, root, left_out)
-        if root.is_dir():
-            search = replace(search, also=await asyncio.to_thread(_tracked_though_ignored, root, left_out))
-        answer = await self._run_search(search)
+        if root.is_dir():  # most repositories track nothing that they ignore: the search does not wait for git
+            also, answer = await asyncio.gather(
+                asyncio.to_thread(_tracked_though_ignored, root, left_out), self._run_search(search)
+            )
+            if also and not answer.problem:
+                answer = await self._run_search(replace(search, also=also))
+        else:
+            answer = await self._run_search(search)
         if answer.problem:
             return ToolResult.error(
                 f"The pattern cannot be read: {answer.problem}", "Escape ( ) [ ] { } . * + ? | ^ $ to mean them."

@@ -265,7 +265,7 @@ def pooler(request, postgres, tmp_path_factory):
 async def test_a_pooler_in_session_mode_is_used_and_one_in_transaction_mode_refused(postgres, pooler):
     url = await make_space(postgres.new_space())
     behind = parse_address(url.replace(f":{postgres.port}/", f":{pooler.port}/").replace("postgres@", "any@"))
-    facts = await facts_once_it_listens(behind)
+    facts = await read_facts(behind)
     assert facts.pooler == pooler.mode
     problems = [what for what, _ in find_problems(behind, facts)]
     assert any("transaction mode" in what for what in problems) == (pooler.mode == "transaction")
@@ -273,16 +273,3 @@ async def test_a_pooler_in_session_mode_is_used_and_one_in_transaction_mode_refu
         async with holder(str(behind)) as (stores, _):
             await stores.mailbox("demo", "ann").put(InboxEntry("ben", "hello"))
             assert len(await stores.mailbox("demo", "ann").unread()) == 1
-
-
-async def facts_once_it_listens(address):
-    problem = None
-    for _ in range(int(WAIT_S * 20)):
-        try:
-            return await read_facts(address)
-        except CannotStart as refused:
-            problem = refused
-            if "Connect" not in refused.what:
-                raise
-        await asyncio.sleep(0.05)
-    raise AssertionError(problem)

@@ -293,6 +293,26 @@ async def test_a_variable_of_the_settings_reaches_a_hook_as_it_is(project):
     assert (project.directory / "seen").read_text() == "src:\n"
 
 
+async def test_a_variable_of_a_trusted_repository_leads_no_program_outside_the_sandbox_to_its_code(project):
+    project.plant("cat", "server")
+    line = f"echo $LD_LIBRARY_PATH:$NODE_OPTIONS:$MADE > {project.directory}/seen; cat"
+    variables = {
+        "PATH": f"./.venv/bin:{USUAL}",
+        "LD_LIBRARY_PATH": "./src",
+        "NODE_OPTIONS": "--require ./x.js",
+        "MADE": "yes",
+        "SERVER": str(project.binaries / "server"),
+    }
+    (project.root / ".claude").mkdir()
+    shared = {"hooks": {"PostToolUse": [{"hooks": [{"type": "command", "command": line}]}]}, "env": variables}
+    (project.root / ".claude" / "settings.json").write_text(json.dumps(shared))
+    own = project.directory / "own.json"
+    own.write_text(json.dumps({"mcpServers": {"own": {"command": "${SERVER:-cat}"}}}))
+    read = Call("Read", {"file_path": str(project.root / "a.txt")})
+    await project.run(read, settings_file=own, trust=True)
+    assert (project.directory / "seen").read_text() == "::yes\n" and project.found == []
+
+
 @pytest.mark.finding("3P2")
 def test_a_member_process_starts_without_variables_that_add_code_and_gives_them_to_its_commands(project, monkeypatch):
     monkeypatch.chdir(project.root)

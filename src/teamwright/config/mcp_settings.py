@@ -153,11 +153,18 @@ PROJECT_DIRECTORY = ("CLAUDE_PROJECT_DIR", "TEAMWRIGHT_PROJECT_DIR")
 
 
 def configured_servers(
-    settings: McpSettings, flag_values: Sequence[str], cwd: Path, variables: Mapping[str, str], withheld: frozenset[str]
+    settings: McpSettings,
+    flag_values: Sequence[str],
+    cwd: Path,
+    variables: Mapping[str, str],
+    withheld: frozenset[str],
+    *,
+    of_repository: Mapping[str, str] | None = None,
 ) -> tuple[list[ServerConfig], list[str]]:
     """Return the servers by rank, those of a flag first, and lines about entries that are left out.
 
-    `withheld` are variables that no repository's entry receives. Raises UsageError for an unreadable flag.
+    `withheld` are variables that no repository's entry receives. `of_repository` are variables that the repository
+    sets: only its own entries receive them. Raises UsageError for an unreadable flag.
     """
     found: dict[str, ServerConfig] = {}
     warnings: list[str] = []
@@ -173,7 +180,8 @@ def configured_servers(
     for server in reversed(settings.servers):
         if server.name in found:
             continue
-        reading = reading_of(server.source, server.root, cwd, variables, withheld if server.foreign else None)
+        known = {**variables, **(of_repository or {})} if server.foreign else variables
+        reading = reading_of(server.source, server.root, cwd, known, withheld if server.foreign else None)
         configs, problems = parse_servers({server.name: server.entry}, reading)
         warnings += problems
         found |= {config.name: config for config in configs}

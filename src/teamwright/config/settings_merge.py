@@ -126,6 +126,7 @@ class SettingsMerge:
         self.rules: list[Rule] = []
         self.directories: list[Path] = []
         self.env: dict[str, str] = {}
+        self.person_env: dict[str, str] = {}
         self.hooks: list[HookSpec] = []
         self.values: dict[str, Any] = {}
         self.mode = Mode.DEFAULT
@@ -302,6 +303,10 @@ class SettingsMerge:
                 self.warnings += [f"{layer.path}: the variable {name} {why_user_only(layer)}"] if is_reported else []
             elif self.is_allowed(layer, "env", name, value, name):
                 self.env[name] = value
+                if layer.origin.of_repository:
+                    self.person_env.pop(name, None)
+                else:
+                    self.person_env[name] = value
                 self.origins[f"env {name}"] = str(layer.path)
 
     def flags(self, flags: SettingFlags, cwd: Path) -> None:
@@ -341,6 +346,7 @@ class SettingsMerge:
             delegates=self.delegates,
             directories=tuple(dict.fromkeys(self.directories)),
             env=self.env,
+            person_env=self.person_env,
             hooks=() if sections["hooks_off"] else tuple(self.hooks),
             mcp=self.served.settings(self.values, compat=compat),
             compat=compat,

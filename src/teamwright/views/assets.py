@@ -103,10 +103,10 @@ class CheckSubject(Struct, frozen=True):
     plugins: Sequence[Plugin] = ()
     bad_plugins: Sequence[tuple[Path, UsageError]] = ()
 
-    @property
-    def variables(self) -> dict[str, str]:
-        """The variables that entries of MCP servers may use."""
-        return {**self.query.env, **self.survey.settings.env}
+    def variables(self, *, of_repository: bool) -> dict[str, str]:
+        """Return the variables that an entry of an MCP server may use. Only a repository's entries get what it sets."""
+        settings = self.survey.settings
+        return {**self.query.env, **(settings.env if of_repository else settings.person_env)}
 
     @property
     def withheld(self) -> frozenset[str]:

@@ -149,8 +149,10 @@ _SERVERS = "servers"
 
 def server_findings(subject: DoctorSubject, settings: Settings) -> Iterator[Finding]:
     """Yield a line for each server, and one for each that is left out."""
-    variables = {**subject.env, **settings.env}
-    configs, warnings = configured_servers(settings.mcp, (), subject.cwd, variables, frozenset())
+    variables = {**subject.env, **settings.person_env}
+    configs, warnings = configured_servers(
+        settings.mcp, (), subject.cwd, variables, frozenset(), of_repository=settings.env
+    )
     listings = ListingStore(subject.home.mcp_listings)
     for config in configs:
         yield _server_finding(config, subject, listings)

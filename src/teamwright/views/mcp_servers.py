@@ -68,8 +68,10 @@ def load_server_config(query: SettingsQuery, name: str) -> ServerConfig:
     for part in subject.survey.parts:
         if part.key != SERVERS or part.name != name or part.state != "used":
             continue
-        withheld = subject.withheld if part.layer.origin.of_repository else None
-        reading = reading_of(str(part.path), subject.root, subject.cwd, subject.variables, withheld)
+        of_repository = part.layer.origin.of_repository
+        variables = subject.variables(of_repository=of_repository)
+        withheld = subject.withheld if of_repository else None
+        reading = reading_of(str(part.path), subject.root, subject.cwd, variables, withheld)
         read = parse_entry(name, part.value, reading)
         if read.config is not None:
             return read.config

@@ -139,7 +139,7 @@ def _hooks_and_servers(subject: CheckSubject, plugin: Plugin) -> Iterator[Asset]
         file, line, why = parse_location(text)
         yield Asset("hooks", plugin.name, "ignored", file or str(plugin.path), line, why)
     project = dict.fromkeys(PROJECT_DIRECTORY, str(subject.root))
-    variables = {**subject.variables, **project, **plugin_variables(plugin, subject.query.home)}
+    variables = {**subject.variables(of_repository=False), **project, **plugin_variables(plugin, subject.query.home)}
     reading = ConfigSource(f"plugin {plugin.name}", subject.cwd, variables, subject.withheld)
     for name, entry in plugin.servers.items():
         whole = f"plugin_{plugin.name}_{name}"

@@ -57,8 +57,9 @@ def server_assets(subject: CheckSubject) -> Iterator[Asset]:
             continue
         seen += part.state == "used"
         asset = _part(part, SERVERS_GROUP, part.name)
-        foreign = withheld if part.layer.origin.of_repository else None
-        reading = reading_of("", subject.root, subject.cwd, subject.variables, foreign)
+        of_repository = part.layer.origin.of_repository
+        variables = subject.variables(of_repository=of_repository)
+        reading = reading_of("", subject.root, subject.cwd, variables, withheld if of_repository else None)
         read = parse_entry(part.name, part.value, reading)
         if read.is_broken or (part.state == "used" and read.config is None):
             state = "broken" if read.is_broken else "ignored"

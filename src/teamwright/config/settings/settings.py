@@ -146,6 +146,8 @@ class Settings(Struct, frozen=True):
     delegates: bool = False
     directories: tuple[Path, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    person_env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The part of `env` that no repository set: programs outside of the sandbox get it as it is."""
     hooks: tuple[HookSpec, ...] = ()
     hooks_off: bool = False
     hook_urls: tuple[str, ...] | None = None

@@ -81,7 +81,7 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
         partial(_confine, parts.agent_factory, root),
     )
     limits = HttpLimits(settings.hook_urls, settings.hook_variables)
-    fixed = {**settings.env, **COMMAND_ENVIRONMENT, **own}
+    fixed = {**settings.person_env, **COMMAND_ENVIRONMENT, **own}
     place = HookEnvironment(
         root, env, plain_shell(), parts.records, confine, limits, partial(_files_digest, root), settings_env=fixed
     )

@@ -61,13 +61,16 @@ def servers_of(context: SessionContext, bash: BashSettings, cwd: Path) -> tuple[
     `cwd` is the directory in which the session's agents work.
     """
     settings, options = context.settings, context.options
-    variables, withheld = _variables(context, remove_variables(bash.hidden, context.env))
+    _, withheld = _variables(context, remove_variables(bash.hidden, context.env))
     mcp_settings = settings.mcp if not options.strict_mcp_config else type(settings.mcp)()
-    configs, warnings = configured_servers(mcp_settings, options.mcp_config, cwd, variables, withheld)
+    persons = {**context.env, **settings.person_env}
+    configs, warnings = configured_servers(
+        mcp_settings, options.mcp_config, cwd, persons, withheld, of_repository=settings.env
+    )
     for plugin in () if options.strict_mcp_config else context.places.plugins:
         # A plugin belongs to another author: it gets no credential, and its names are under its own prefix.
         project = dict.fromkeys(PROJECT_DIRECTORY, str(context.trust.root))
-        own = {**variables, **project, **plugin_variables(plugin, context.home)}
+        own = {**persons, **project, **plugin_variables(plugin, context.home)}
         reading = ConfigSource(f"plugin {plugin.name}", cwd, own, withheld, is_confined=True)
         entries = {f"plugin_{plugin.name}_{name}": entry for name, entry in plugin.servers.items()}
         parsed_servers, problems = parse_servers(entries, reading)

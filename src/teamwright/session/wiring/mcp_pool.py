@@ -62,7 +62,7 @@ def make_pool(
         logs,
         partial(_confine, context, agent_factory),
         context.directory / QUARANTINE,
-        {**context.settings.env, **COMMAND_ENVIRONMENT},
+        {**context.settings.person_env, **COMMAND_ENVIRONMENT},
     )
     answers = ServerRequests(
         lambda: agent_factory.policy.directories,

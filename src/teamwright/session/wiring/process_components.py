@@ -282,8 +282,8 @@ def _search(context: SessionContext, bash: BashSettings, making: _Making, server
     """Create the web search of a session; which way it has is known when its model is."""
     from teamwright.session.agents.web_search import SessionSearch
 
-    own = own_variables(remove_variables(bash.hidden, context.env))
-    env = {**own, **context.settings.env, **COMMAND_ENVIRONMENT}
+    own = own_variables({**remove_variables(bash.hidden, context.env), **context.settings.env})
+    env = {**own, **context.settings.person_env, **COMMAND_ENVIRONMENT}
     return SessionSearch(
         context.settings.web_search,
         making.budget_tracker,

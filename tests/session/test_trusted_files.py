@@ -4,14 +4,15 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from teamwright.config.project_runs import hook_digest, hook_files
+from teamwright.config.project_runs import git_doubt, hook_digest, hook_files
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings_runs import programs_outside
 from teamwright.config.trusted_skills import make_shelf
-from teamwright.hooks.hook_index import HookIndex
+from teamwright.hooks.hook_index import HookIndex, HookSpec
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
 from teamwright.permissions.run_file_search import find_run_files
 from teamwright.permissions.verdict import Access, Mode, Verdict
@@ -19,6 +20,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.sandbox.command_needs import NO_NEEDS
 from teamwright.sandbox.command_policy import SandboxPaths, protected_paths
 from tests.session.conftest import Repository
+from tests.ui.conftest import GIT
 
 FILES = {
     "tools/b.sh": "#!/bin/sh\ntrue\n",
@@ -211,6 +213,21 @@ async def test_a_hook_of_a_repository_does_not_run_after_a_change_of_its_script(
     await runner.fire("Stop", {})
     assert (root / "log").read_text() == "ran\n"
     assert "was changed since it was trusted: teamwright trust" in notices[0]
+
+
+@pytest.mark.parametrize(
+    "line", ["sh t/run.txt", ". ./t/run.txt", "python3 t/run.txt", "node t/run.md", "sh ./t/more.sh"]
+)
+def test_a_script_counts_whatever_its_name_is(filled, line):
+    for name in ("t/run.txt", "t/run.md"):
+        filled.write(name, "x = 1\n")
+    filled.write("t/more.sh", ". ./t/run.txt\n")
+    define(filled, "hook", line)
+    filled.trust()
+    hook = filled.settings().hooks[0]
+    filled.write("t/run.txt", "y = 1\n")
+    filled.write("t/run.md", "y = 1\n")
+    assert hook_digest(filled.root, hook, hook_files(filled.root, hook)) != hook.files_digest
 
 
 @pytest.mark.finding("3P5")
@@ -469,6 +486,39 @@ async def test_a_hook_in_doubt_says_once_that_no_sandbox_works(filled):
     assert len(notices) == 1
     assert "runs without the sandbox, which is off or does not work here" in notices[0]
     assert "Python finds modules in its directory" in notices[0]
+
+
+def add_submodule(root: Path) -> None:
+    """Make a repository inside of this one a submodule, whose configuration would run a program."""
+    inner = root / "inner"
+    subprocess.run(["git", "init", "-q", str(inner)], check=True)
+    subprocess.run([*GIT, "commit", "-q", "--allow-empty", "-m", "x"], cwd=inner, check=True)
+    subprocess.run(["git", "config", "core.fsmonitor", "echo ran > ran; false"], cwd=inner, check=True)
+    subprocess.run(["git", "-c", "advice.addEmbeddedRepo=false", "add", "inner"], cwd=root, check=True)
+
+
+@pytest.mark.parametrize("whose", ["the repository's", "a person's"])
+@pytest.mark.parametrize("line", ["git status --short", "git add -A", "sh t/shows.sh"])
+async def test_git_in_a_hook_is_confined_from_the_moment_when_there_is_a_submodule(filled, line, whose):
+    filled.write("t/shows.sh", "git diff --stat\n")
+    filled.user({} if whose == "the repository's" else {"hooks": {"Stop": [{"hooks": [{"command": line}]}]}})
+    define(filled, "hook", line if whose == "the repository's" else "true")
+    trusted, root, asked = filled.trust().trusted_git, filled.root, list[str]()
+
+    async def confine(hook: HookSpec) -> None:
+        asked.append(hook.confined_because)
+
+    env = {"PATH": "/usr/bin:/bin"}
+    place = HookEnvironment(root, env, confine=confine, git_doubt=lambda place: git_doubt(place, trusted))
+    runner = HookRunner(HookIndex(filled.settings().hooks), place)
+    await runner.fire("Stop", {})
+    assert asked == []
+    add_submodule(root)
+    await runner.fire("Stop", {})
+    assert len(asked) == 1 and "git may run a program" in asked[0]
+    filled.trust()
+    await runner.fire("Stop", {})
+    assert len(asked) == 2
 
 
 @pytest.mark.finding("3P5")

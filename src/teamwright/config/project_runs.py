@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,8 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from teamwright.config.project_mcp_file import command_of
-from teamwright.git.git_settings import UnclearSettings, list_settings, person_environment
+from teamwright.git.git_entries import SUBMODULES, GitEntry, git_entries
+from teamwright.git.git_settings import UnclearSettings, list_settings, person_entries, person_environment
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.permissions.run_files import RunFiles, merge_run_files
 from teamwright.processes.named_files import content_digest, named_code
@@ -129,9 +130,21 @@ def bind_hook(root: Path, hook: HookSpec, found: RunFiles, *, is_projects: bool)
     """
     if hook.function is not None or not hook.command:
         return hook
+    hook = replace(hook, runs_git=found.runs_git)
     if is_projects:
         return replace(hook, files_digest=hook_digest(root, hook, found), confined_because=found.unknown)
     return replace(hook, confined_because=found.unknown) if found.is_of_project and not hook.is_outside else hook
+
+
+def git_doubt(place: Path, trusted: Collection[GitEntry]) -> str:
+    """Return why git may run a program of the project in this directory now; empty when it runs none.
+
+    `trusted` are entries that a person trusted. A submodule has a configuration of its own, which a command can write
+    and trust does not compare.
+    """
+    persons = person_entries(place, person_environment(os.environ))
+    entries = (one for one in (*git_entries(place), *persons) if one.name == SUBMODULES or one not in trusted)
+    return next((f"git may run a program that the repository names ({one.name})" for one in entries), "")
 
 
 def named_files(root: Path, line: str) -> set[Path]:

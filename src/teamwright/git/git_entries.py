@@ -29,6 +29,9 @@ from teamwright.storage.read_bounded import read_plain
 MAX_INDEX_BYTES = 128 << 20
 """Bytes of an index that are read; a longer one is not judged."""
 
+SUBMODULES = "submodules"
+"""The name of the entry for an index with submodules."""
+
 _GITLINK = 0xE0
 _EXTENDED = 0x40
 _LONG = 0xFFF
@@ -247,7 +250,7 @@ def _index_entries(git_dir: Path, common: Path, files: SeenFiles) -> Iterator[Gi
         if not found.is_readable:
             yield GitEntry(path, "an index that cannot be read", unreadable_digest())
         if found.has_submodules:
-            yield GitEntry(common / "modules", "submodules", "")
+            yield GitEntry(common / "modules", SUBMODULES, "")
         if found.has_outside_paths:
             yield GitEntry(path, "an index with files outside the working tree", unreadable_digest())
 

@@ -100,7 +100,7 @@ class HookSpec(Struct, frozen=True):
     to its environment. `action` replaces the command, which is then empty.
     `is_confined`: the command runs in the sandbox. `confined_because`: why it does so without that word. `is_outside`:
     a person said that it runs outside. `files_digest` is the digest of the project's files that it would run, when it
-    was trusted.
+    was trusted. `runs_git`: it runs git, which may run what the repository names at that moment.
     """
 
     event: str
@@ -121,6 +121,7 @@ class HookSpec(Struct, frozen=True):
     is_outside: bool = False
     confined_because: str = ""
     files_digest: str = ""
+    runs_git: bool = False
 
     @property
     def command_line(self) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.hooks.hook_actions import HttpLimits, HttpRequest
 from teamwright.hooks.hook_index import HookFunction, HookIndex, HookSpec
@@ -59,6 +60,11 @@ async def _no_sandbox(hook: HookSpec) -> Confinement | None:
     return None
 
 
+def _no_git_doubt(place: Path) -> str:
+    """Return no doubt: without a session nothing is known about the repository."""
+    return ""
+
+
 def _trusted_digest(hook: HookSpec) -> str:
     """Return the digest at the time of trust: without a session nothing is compared."""
     return hook.files_digest
@@ -78,7 +84,9 @@ class HookEnvironment(Struct, frozen=True):
     digest: Callable[[HookSpec], str] = _trusted_digest
     """Returns the digest of the project's files that a trusted hook of it would run now."""
     settings_env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The variables in `env` that the settings set. They are never removed."""
+    """The variables in `env` that a person's settings set. They are never removed."""
+    git_doubt: Callable[[Path], str] = _no_git_doubt
+    """Returns why git may run a program of the project in a directory now; empty when it runs none."""
 
 
 def _ignore_notice(text: str, level: str) -> None:
@@ -263,6 +271,7 @@ class HookRunner(Struct):
             return HookOutcome(problem="it is what started this session, and is not run inside itself")
         if hook.files_digest and await asyncio.to_thread(around.digest, hook) != hook.files_digest:
             return HookOutcome(problem="a file that it runs was changed since it was trusted: teamwright trust")
+        hook = await _with_git_doubt(hook, around, cwd)
         own = {"PWD": str(cwd), INSIDE_VARIABLE: f"{above} {mark}".strip()}
         fixed = {**around.settings_env, **dict(hook.variables), **own}
         env, confinement = await _start_of(hook, around, fixed)
@@ -290,6 +299,17 @@ class HookRunner(Struct):
             hook_input.deliver_later(f"{begin}\n{outcome.reason}", True)
         elif texts := (*outcome.contexts, *outcome.messages):
             hook_input.deliver_later("\n".join(texts), False)
+
+
+async def _with_git_doubt(hook: HookSpec, around: HookEnvironment, cwd: Path) -> HookSpec:
+    """Return the hook, confined where it runs git and the repository names programs that nobody trusted.
+
+    A command may have put a submodule there since the session began.
+    """
+    if not hook.runs_git or hook.is_confined or hook.is_outside or hook.confined_because:
+        return hook
+    doubt = await asyncio.to_thread(around.git_doubt, cwd)
+    return replace(hook, confined_because=doubt) if doubt else hook
 
 
 async def _start_of(

@@ -131,6 +131,8 @@ class _Search(Struct):
     written: set[Path] = field(default_factory=set[Path])
     done: set[Path] = field(default_factory=set[Path])
     started: set[Path] = field(default_factory=set[Path])
+    runs_git: bool = False
+    executed: set[Path] = field(default_factory=set[Path])
 
     def result(self) -> RunFiles:
         run = {*self.files, *self.trees}
@@ -138,15 +140,22 @@ class _Search(Struct):
             self.doubt("it writes what it runs")
         for path in self.listed if self.unknown or self.files else ():
             self._add_tree(path)
-        if not self.unknown:
-            return RunFiles(
-                frozenset(self.files), frozenset(self.settings), frozenset(self.trees), frozenset(self.links)
-            )
-        of_project = self.is_of_project or self.reads_project or bool(self.data or self.trees)
-        files = frozenset(self.files | self.data)
+        in_doubt = bool(self.unknown)
         return RunFiles(
-            files, frozenset(self.settings), frozenset(self.trees), frozenset(self.links), self.unknown, of_project
+            frozenset(self.files | self.data if in_doubt else self.files),
+            frozenset(self.settings),
+            frozenset(self.trees),
+            frozenset(self.links),
+            self.unknown,
+            in_doubt and (self.is_of_project or self.reads_project or bool(self.data or self.trees)),
+            self.runs_git,
+            frozenset(self.executed),
         )
+
+    def _execute(self, path: Path) -> None:
+        """Add a file that runs, also one whose name is that of a text."""
+        self.files.add(path)
+        self.executed.add(path)
 
     def doubt(self, why: str, *, of_project: bool = True) -> None:
         """Note that the line may obey more files. `of_project`: certain, or likely, ones of the project."""
@@ -330,7 +339,7 @@ class _Search(Struct):
 
     def _run_file(self, path: Path, places: list[Path], depth: int) -> None:
         """Add a file of the project that is started as a program: its first line names the interpreter."""
-        self.files.add(path)
+        self._execute(path)
         if path in self.started:
             return
         self.started.add(path)
@@ -382,6 +391,7 @@ class _Search(Struct):
 
     def _add_git(self, command: ShellCommand, args: list[str | None], places: list[Path]) -> None:
         """Doubt git where it runs hooks or aliases, or obeys other settings than the repository's, which trust has."""
+        self.runs_git = True
         words = list(args)
         while words[:1] and words[0] in GIT_PLAIN_OPTIONS:
             words = words[1:]
@@ -423,7 +433,7 @@ class _Search(Struct):
         found = list(self._inside(script, places))
         self._add_links(script, places)
         for path in found:
-            self.files.add(path)
+            self._execute(path)
             self._read_script(path, places, depth, language="shell")
         if not found and script != "-":
             self.doubt(f"{os.path.basename(script)} may run code of the project", of_project=False)
@@ -477,7 +487,7 @@ class _Search(Struct):
                 self._add_tree(path)
                 self._read_script(path / "__main__.py", places, depth, language="python")
                 continue
-            self.files.add(path)
+            self._execute(path)
             self._read_script(path, places, depth, language="python")
             if path.parent == self.root:
                 self.doubt("Python finds modules beside its script")
@@ -492,7 +502,7 @@ class _Search(Struct):
         first = module.partition(".")[0]
         for place in places:
             for path in self._inside(f"{module.replace('.', '/')}.py", [place]):
-                self.files.add(path)
+                self._execute(path)
             for path in self._inside(first, [place]):
                 self._add_tree(path)
 
@@ -513,7 +523,7 @@ class _Search(Struct):
                 self._add_tree(path)
                 self.doubt(f"{program} may load code of the project")
             elif os.path.isfile(path) or path.suffix in SCRIPT_EXTENSIONS:
-                self.files.add(path)
+                self._execute(path)
                 self._read_script(path, places, depth, language="node")
         if not found:
             self.doubt(f"{os.path.basename(script)} may run code of the project", of_project=False)
@@ -526,7 +536,7 @@ class _Search(Struct):
             if os.path.isdir(path):
                 self._add_tree(path)
             else:
-                self.files.add(path)
+                self._execute(path)
                 self._add_named(self._text(path, MAX_DEPTH - 1), [path.parent, self.root])
         for arg in known:
             self._add_links(arg, places)
@@ -613,6 +623,7 @@ class _Search(Struct):
             for form in (name, *(f"{name}{end}" for end in NODE_ENDS)):
                 for found in self._inside(form, [path.parent]):
                     self.files.add(found)
+                    self.executed |= set() if found.suffix == ".json" else {found}
                     if found.name == "package.json" and os.path.isfile(found):
                         self.doubt(f"{path.name} loads the package {name[:40]}")
                     elif os.path.isfile(found):

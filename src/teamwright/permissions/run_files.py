@@ -28,7 +28,8 @@ class RunFiles(Struct, frozen=True):
     `files` are programs and scripts, `settings` files that name the programs of a builder (Makefile, package.json),
     `trees` directories that count with everything below them. `links` are links of the project on the way to them.
     `unknown` is why there may be more; empty if not. `is_of_project`: those are files of the project, rather than
-    what a program from elsewhere does.
+    what a program from elsewhere does. `executed` are those of `files` that run whatever their name is. `runs_git`:
+    what it runs also depends on the repository at that moment.
     """
 
     files: frozenset[Path] = frozenset()
@@ -37,6 +38,8 @@ class RunFiles(Struct, frozen=True):
     links: frozenset[Path] = frozenset()
     unknown: str = ""
     is_of_project: bool = False
+    runs_git: bool = False
+    executed: frozenset[Path] = frozenset()
 
     def digests(self, root: Path) -> list[str]:
         """Return a digest of each file and tree, and the target of each link."""
@@ -46,7 +49,7 @@ class RunFiles(Struct, frozen=True):
     @property
     def programs(self) -> RunFiles:
         """The part without files that are data, such as a log that the line writes."""
-        return replace(self, files=frozenset(filter(is_program, self.files)))
+        return replace(self, files=self.executed | frozenset(filter(is_program, self.files)))
 
 
 def _target(link: Path) -> str:
@@ -75,4 +78,6 @@ def merge_run_files(found: Iterable[RunFiles]) -> RunFiles:
         frozenset[Path]().union(*(one.links for one in every)),
         next((one.unknown for one in every if one.unknown), ""),
         any(one.is_of_project for one in every),
+        any(one.runs_git for one in every),
+        frozenset[Path]().union(*(one.executed for one in every)),
     )

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from teamwright.approvals.request_queue import Answerer
 from teamwright.config.plugins import DATA, plugin_hooks
-from teamwright.config.project_runs import bind_hook, hook_digest, hook_files, is_of_repository
+from teamwright.config.project_runs import bind_hook, git_doubt, hook_digest, hook_files, is_of_repository
 from teamwright.hooks.hook_actions import HttpLimits
 from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import HookOutcome
@@ -83,7 +83,15 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
     limits = HttpLimits(settings.hook_urls, settings.hook_variables)
     fixed = {**settings.person_env, **COMMAND_ENVIRONMENT, **own}
     place = HookEnvironment(
-        root, env, plain_shell(), parts.records, confine, limits, partial(_files_digest, root), settings_env=fixed
+        root,
+        env,
+        plain_shell(),
+        parts.records,
+        confine,
+        limits,
+        partial(_files_digest, root),
+        fixed,
+        partial(git_doubt, trusted=context.trust.trusted_git),
     )
     who = HookAgent(context.id, context.home.transcript(context.cwd, context.id))
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from teamwright import __version__
-from teamwright.config.project_runs import is_of_repository, line_files, run_digests
+from teamwright.config.project_runs import git_doubt, is_of_repository, line_files, run_digests
 from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.program_environment import own_variables
@@ -143,9 +143,11 @@ def make_status_script(
     found = line_files(root, command)
     trusted = run_digests(root, found.programs) if is_projects else []
     says = bool(found.unknown) and (is_projects or found.is_of_project)
+    place = root if origin.is_relative_to(root) else cwd
+    doubt = partial(git_doubt, place, context.trust.trusted_git) if found.runs_git else str
     return StatusScript(
         command,
-        root if origin.is_relative_to(root) else cwd,
+        place,
         {**own_variables(command_environment(settings.bash, context.env)), **own},
         lambda: status_input(session, time.monotonic() - began),
         mask,
@@ -153,12 +155,19 @@ def make_status_script(
         min(padding, MAX_PADDING) if isinstance(padding, int) and padding > 0 else 0,
         max(float(refresh), MIN_REFRESH_S) if isinstance(refresh, int | float) and refresh > 0 else None,
         lambda: not is_projects or run_digests(root, line_files(root, command).programs) == trusted,
-        partial(_confine, session, command, root) if says else _no_sandbox,
+        partial(_confine, session, command, root, (lambda: True) if says else doubt),
     )
 
 
-async def _confine(session: Session, command: str, root: Path) -> CommandConfinement | None:
-    """Return the sandbox of a script whose program is not known, or is what a file of the project says."""
+async def _confine(
+    session: Session, command: str, root: Path, is_in_doubt: Callable[[], object]
+) -> CommandConfinement | None:
+    """Return the sandbox of a script whose program is not known, or is what a file of the project says.
+
+    None for any other script: `is_in_doubt` is asked before each run, because git obeys the repository as it is then.
+    """
+    if not await asyncio.to_thread(is_in_doubt):
+        return None
     from teamwright.session.wiring.work_confinement import confine_line, lead_gate
 
     agent_factory = session.agent_factory

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import teamwright
 from teamwright import tools
 from teamwright.testing.model_server import LoopbackModel
 from tests.support.waits import WAIT_S
@@ -67,6 +68,14 @@ def strangers(modules: set[str]) -> set[str]:
     return found - {name for name in found if name.endswith("_virtualenv")}
 
 
+def of_packages(modules: set[str], *names: str) -> set[str]:
+    """The modules of these packages; each name is one of ours that exists."""
+    source = Path(teamwright.__file__).parent.parent
+    paths = [source / name.replace(".", "/") for name in names]
+    assert all(path.is_dir() or path.with_suffix(".py").is_file() for path in paths), names
+    return {module for module in modules for name in names if f"{module}.".startswith(f"{name}.")}
+
+
 def scripted(tmp_path: Path, tool: str, given: str) -> str:
     path = tmp_path / "script.toml"
     path.write_text(SCRIPT.format(tool=tool, input=given))
@@ -98,7 +107,7 @@ def test_a_headless_run_with_a_script_loads_only_what_it_uses(tmp_path):
     modules = loaded_by(tmp_path, "-p", "Look.", "--model", model)
     assert strangers(modules) <= {"click"} | VALUES | VALIDATION
     assert "teamwright.shell_lines.parse" not in modules
-    assert not {name for name in modules if name.startswith(("teamwright.ui.terminal", "teamwright.ui.demo"))}
+    assert not of_packages(modules, "teamwright.ui.terminal", "teamwright.ui.demo")
     assert "teamwright.tools.tasks.task_list" in modules
     assert not {"teamwright.tools.files.grep", "teamwright.tools.shell.bash"} & modules
 
@@ -122,8 +131,9 @@ async def test_a_headless_turn_over_http_loads_no_surface_and_no_kit_of_a_vendor
     assert "httpx2" in modules
     assert strangers(modules) <= {"click"} | VALUES | VALIDATION | HTTP
     assert "teamwright.shell_lines.parse" not in modules
-    rooms = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.ui.member", "teamwright.interop")
-    assert not {name for name in modules if name.startswith(rooms)}
+    screens = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.ui.member_process")
+    assert not of_packages(modules, *screens, "teamwright.member_process")
+    assert of_packages(modules, "teamwright.external") <= {"teamwright.external", "teamwright.external.changes"}
 
 
 @pytest.mark.slow
@@ -131,8 +141,10 @@ def test_a_member_s_process_loads_only_what_its_first_turn_uses(tmp_path):
     code = (
         "import asyncio, sys; from pathlib import Path\n"
         "from bench.fresh import clean_env; from bench.member_process import measure\n"
-        "env = clean_env(PYTHONPROFILEIMPORTTIME='1')\n"
-        "asyncio.run(measure({'kind': 'member', 'backend': 'detached'}, Path(sys.argv[1]), env))"
+        "from teamwright.processes.own_python import own_python_argv\n"
+        "from teamwright.session.wiring import launcher\n"
+        "launcher.PROGRAM = own_python_argv('teamwright', '-X', 'importtime')\n"
+        "asyncio.run(measure({'kind': 'member', 'backend': 'detached'}, Path(sys.argv[1]), clean_env()))"
     )
     done = python(code, str(tmp_path), cwd=ROOT, home=tmp_path / "home")
     assert done.returncode == 0, done.stderr
@@ -142,8 +154,8 @@ def test_a_member_s_process_loads_only_what_its_first_turn_uses(tmp_path):
     assert "teamwright.ui.member_process" in modules and "httpx2" in modules
     tops = {name.partition(".")[0] for name in modules}
     assert not tops & {"click", "prompt_toolkit", "rich", "tree_sitter", "markdownify", "anthropic", "mcp"}
-    rooms = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.teams.guest", "teamwright.ui.cli.root")
-    assert not {name for name in modules if name.startswith(rooms)}
+    screens = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.ui.cli.root")
+    assert not of_packages(modules, *screens, "teamwright.external")
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 Ends when the member ends, on the lead's command, at SIGTERM, SIGINT without a terminal and SIGHUP, and when the lead
 was gone for longer than the grace period: then the member keeps its place. With an external lead it ends when that lead
-is gone. Depends on the parts of this package.
+is gone. Depends on the parts of this package; those for an external team load only for a member of one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.member_process.external_member_lifetime import ExternalMembership
-from teamwright.member_process.join_external import join_external_team
 from teamwright.member_process.join_team import OnStarted, RunningMember, end_work, join_team
 from teamwright.member_process.lead_connection import LEAD_GONE, LeadConnection
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
@@ -25,6 +23,7 @@ from teamwright.session.spawn_file import VARIABLE, SpawnFile, discard, restore_
 from teamwright.team_records.file_stores import FileStores
 
 if TYPE_CHECKING:
+    from teamwright.member_process.external_member_lifetime import ExternalMembership
     from teamwright.member_process.remote import RemoteMember
 
 
@@ -138,6 +137,8 @@ def ignore_signals() -> None:
 @asynccontextmanager
 async def run_external_member(flags: MemberFlags, env: Mapping[str, str]) -> AsyncGenerator[ExternalMembership]:
     """Run the member until the block or the member ends. Raises TeamwrightError when it cannot start."""
+    from teamwright.member_process.join_external import join_external_team
+
     member: ExternalMembership | None = None
     early: list[tuple[str, str]] = []
 

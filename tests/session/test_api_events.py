@@ -8,6 +8,7 @@ import pytest
 
 import teamwright
 from teamwright import (
+    Budget,
     MemberChanged,
     MessageSent,
     Part,
@@ -165,7 +166,7 @@ async def test_a_reader_that_never_reads_holds_up_nobody_and_still_gets_all_of_t
         return ("TaskGet", {"taskId": str(len(model.requests))}) if len(model.requests) <= calls else "done"
 
     model = ScriptedModel(answer)
-    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, budget=Budget.unlimited()) as team:
         run = team.run("Go.")
         events = run.events()
         await anext(events)  # it is attached now, and then does not come back for long

@@ -65,7 +65,8 @@ def a_service(data: Path):
         service.socket.close()
 
 
-def restart(data: Path, how: signal.Signals, jobs: int) -> None:
+def restart(data: Path, how: signal.Signals, jobs: int) -> set[tuple[str, str]]:
+    """Restart the service while calls run. Return the jobs and files of calls that the end of the process cut off."""
     with a_service(data) as service:
         ids = [service.get("/jobs", {"goal": f"job {number}"})["id"] for number in range(jobs)]
         wait_until(lambda: len(service.get("/questions")) >= 2 * jobs, "two questions a job")
@@ -76,16 +77,31 @@ def restart(data: Path, how: signal.Signals, jobs: int) -> None:
         found = {job["id"]: (job["state"], json.loads(job["result"])["text"]) for job in service.get("/jobs")}
         made = {id: {one.name: one.read_text() for one in (data / "jobs" / id).iterdir()} for id in ids}
     assert found == dict.fromkeys(ids, ("done", "Code, tests and docs are done."))
-    assert made == dict.fromkeys(ids, FILES)
+    missing = {(id, name) for id in ids for name in FILES if name not in made[id]}
+    assert made == {id: {name: FILES[name] for name in FILES if (id, name) not in missing} for id in ids}, (
+        "no call twice"
+    )
+    return missing
+
+
+def transcript(data: Path, job: str, member: str) -> str:
+    [path] = data.glob(f"home/projects/*{job}/*/agents/{member}.jsonl")
+    return path.read_text()
 
 
 @pytest.mark.finding("3L1")
 def test_a_restart_of_the_service_spoils_no_job(tmp_path):
-    restart(tmp_path, signal.SIGTERM, 1)
+    assert not restart(tmp_path, signal.SIGTERM, 1)
 
 
 @pytest.mark.slow
 @pytest.mark.finding("3L1")
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_restart_of_the_service_spoils_none_of_50_jobs(tmp_path, how):
-    restart(tmp_path, how, 50)
+def test_a_restart_of_the_service_spoils_none_of_20_jobs(tmp_path):
+    assert not restart(tmp_path, signal.SIGTERM, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.finding("3L1")
+def test_a_kill_of_the_service_cuts_off_only_calls_that_ran_and_their_members_know(tmp_path):
+    for job, name in restart(tmp_path, signal.SIGKILL, 20):
+        assert "The call was interrupted before it ended" in transcript(tmp_path, job, name.removesuffix(".txt"))

@@ -1,4 +1,4 @@
-"""A kill while a request is open: nobody waits any more, which whoever answers is told, and a resume closes it."""
+"""A kill while a request is open: the request waits for a resume, which closes it and asks for its call again."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from teamwright.approvals import answer_request, open_requests
 from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
-from tests.session.approvals.test_lead_answers import MAKE, Leading, answer, wire
+from tests.session.approvals.test_lead_answers import ID, answer, wire
 from tests.session.approvals.test_queue import told
 from tests.support.waits import WAIT_S
 
@@ -56,53 +56,53 @@ async def killed_while_it_waits(cwd: Path, mode: str = "default", member_mode: s
 
 @pytest.mark.promise("P4", "P5", "F44", "G4")
 @pytest.mark.slow
-async def test_after_a_kill_nobody_waits_and_the_next_life_closes_the_request_and_the_call(tmp_path):
+async def test_after_a_kill_the_request_waits_for_a_resume_which_closes_it_and_asks_for_the_call_again(tmp_path):
     id = await killed_while_it_waits(tmp_path)
     [request] = open_requests(find_home())
-    assert not request.is_alive and request.resume == "teamwright resume crew"
-    assert answer_request(find_home(), id, RequestAnswer(verdict="allow")).kind == "gone"
-    model = ScriptedModel({"lead": ["ok"] * 5, "ada": ["I read that it was cut off."] * 3})
-    async with asyncio.timeout(WAIT_S), Team.resume("crew", model=model, cwd=tmp_path) as team:
-        assert open_requests(find_home()) == []
+    assert (request.is_alive, request.waits_for_resume, request.resume) == (False, True, "teamwright resume crew")
+    asked: list[tuple[str, str]] = []
+
+    async def allow(request) -> None:
+        asked.append((request.member, request.tool))
+        await request.allow()
+
+    model = ScriptedModel({"lead": ["ok"] * 5, "ada": ["done"] * 3})
+    async with asyncio.timeout(WAIT_S), Team.resume("crew", model=model, cwd=tmp_path, on_request=allow) as team:
         await team.run("Go on.")
         log = team.session.log.path
-        box = request.box
     closed = [one for one in map(json.loads, log.read_text().splitlines()) if one["type"] == RequestClosed.KIND]
-    assert [(one["request"], one["verdict"], one["by"]) for one in closed] == [(id, "deny", "cancelled")]
-    assert not list(box.glob("*.json"))
-    assert "interrupted before it ended" in told(model, "ada")
-    outcome = answer_request(find_home(), id, RequestAnswer(verdict="allow"))
+    assert [(one["verdict"], one["by"]) for one in closed] == [("deny", "cancelled"), ("allow", "program")]
+    assert closed[0]["request"] == id and asked == [("ada", "Bash")]
+    assert not list(request.box.glob("*.json"))
+    assert "interrupted" not in told(model, "ada") and (tmp_path / "made").exists()
+    outcome = answer_request(find_home(), id, RequestAnswer(verdict="deny"))
     assert (outcome.kind, outcome.by) == ("late", "cancelled")
-    assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.promise("P4", "C4", "G4")
 @pytest.mark.slow
-async def test_a_lead_that_was_asked_before_the_kill_reads_after_it_that_it_is_over(tmp_path):
+async def test_a_lead_that_was_asked_before_the_kill_reads_after_it_that_this_is_over_and_is_asked_again(tmp_path):
     id = await killed_while_it_waits(tmp_path, "bypassPermissions", "delegate")
-    lead = Leading(answer(True, id), member=["ok"] * 3)
-    team = Team.resume("crew", model=lead.model, cwd=tmp_path, permission_mode="bypassPermissions")
+    to_answer = [id]
+
+    def play(request):
+        if request.agent_name != "team-lead":
+            return "ok"
+        known = ID.findall("\n".join(item.decode() for item in request.items))
+        to_answer.extend(one for one in dict.fromkeys(known) if one not in (id, *answered, *to_answer))
+        if not to_answer:
+            return "ok"
+        answered.append(to_answer.pop(0))
+        return ("SendMessage", answer(True, answered[-1]))
+
+    answered: list[str] = []
+    model = ScriptedModel(play)
+    team = Team.resume("crew", model=model, cwd=tmp_path, permission_mode="bypassPermissions")
     async with asyncio.timeout(WAIT_S), team:
         await team.run("Go on.")
-        assert len(wire(team, "team-lead", "permission_request")) == 1
-        assert not wire(team, "ada", "permission_response")
-    words = told(lead.model)
+        assert len(wire(team, "team-lead", "permission_request")) == 2
+        assert len(wire(team, "ada", "permission_response")) == 1
+    words = told(model)
     assert "It was answered: the agent that asked no longer waits" in words
     assert "was answered before: denied by cancelled" in words
-    assert not (tmp_path / "made").exists()
-
-
-@pytest.mark.promise("P4", "G4")
-@pytest.mark.slow
-async def test_a_member_that_goes_on_may_ask_again_and_is_answered(tmp_path):
-    await killed_while_it_waits(tmp_path)
-    asked: list[str] = []
-
-    async def allow(request) -> None:
-        asked.append(request.member)
-        await request.allow()
-
-    model = ScriptedModel({"lead": ["ok"] * 5, "ada": [MAKE, "done", "ok"]})
-    async with asyncio.timeout(WAIT_S), Team.resume("crew", model=model, cwd=tmp_path, on_request=allow) as team:
-        await team.run("Go on.")
-    assert asked == ["ada"] and (tmp_path / "made").exists()
+    assert len(answered) == 2 and (tmp_path / "made").exists()

@@ -108,18 +108,18 @@ class Files(Counter):
 
 @pytest.mark.slow
 @pytest.mark.finding("T17")
-async def test_a_spawn_into_a_team_of_six_hundred_reads_and_encodes_what_one_into_a_team_of_fifty_does(
+async def test_a_spawn_into_a_team_of_two_hundred_reads_and_encodes_what_one_into_a_team_of_fifty_does(
     tmp_path, monkeypatch
 ):
     work, files = Work(monkeypatch), Files(monkeypatch)
     async with a_team(tmp_path, Plays(lambda _text, _request: "ok")) as team:
         costs = []
-        for number in range(600):
-            if number in {50, 595}:
+        for number in range(200):
+            if number in {50, 195}:
                 work.take()
                 files.take()
             await come(team.session, number)
-            if number in {54, 599}:
+            if number in {54, 199}:
                 costs.append((work.take(), files.take()))
     (work_then, files_then), (work_now, files_now) = costs
     assert work_now == work_then

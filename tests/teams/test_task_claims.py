@@ -118,10 +118,9 @@ async def test_idle_members_claim_no_task_early_and_leave_none_waiting(tmp_path)
 
 @pytest.mark.slow
 @pytest.mark.finding("T1")
-@pytest.mark.timeout(600)
-async def test_idle_members_claim_no_task_early_and_leave_none_waiting_in_200_random_scripts(tmp_path):
+async def test_idle_members_claim_no_task_early_and_leave_none_waiting_in_60_random_scripts(tmp_path):
     """Ten teams at a time, because the scripts mostly wait for the delays of claims."""
-    seeds = range(1_000, 1_200)
+    seeds = range(1_000, 1_060)
     await asyncio.gather(*(play(tmp_path / str(number), seeds[number::10]) for number in range(10)))
 
 

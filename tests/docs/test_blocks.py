@@ -93,6 +93,7 @@ def test_the_head_of_a_file_in_a_page_is_yaml_and_describes_it(block: Block):
 # ── Python ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 AROUND = """# pyright: basic
+import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Literal

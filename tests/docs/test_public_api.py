@@ -11,8 +11,9 @@ from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "api.md").read_text()
 NAMES = {*teamwright.__all__, *teamwright.testing.__all__}
-ELSEWHERE = {"Path", "ServerScript", "RequestJson", "ScriptedAnswers"}
-"""Names in signatures that are Python's, and those of the forms of a script, which the fakes describe in words."""
+ELSEWHERE = {"OutputT", "Path", "ServerScript", "RequestJson", "ScriptedAnswers"}
+"""Names in signatures that are Python's, the type of a run's output, and those of the forms of a script, which the
+fakes describe in words."""
 TYPES = {"Any", "Self", "Unpack", "Literal", "None", "True", "False", "TypedDict", "Protocol", "TypeAlias", "BaseModel"}
 COLLECTIONS = {"Mapping", "Sequence", "Callable", "Iterable", "Iterator", "Awaitable", "AsyncIterator", "Collection"}
 COLLECTIONS |= {"AsyncGenerator", "Generator", "AsyncIterable"}

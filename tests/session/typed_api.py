@@ -4,7 +4,7 @@
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import assert_never, assert_type
+from typing import Any, TypedDict, assert_never, assert_type
 
 import teamwright
 from teamwright import (
@@ -96,9 +96,13 @@ SHARED: TeamOptions = {"model": Own(), "permission_mode": "dontAsk", "tools": [t
 ELSEWHERE: TeamOptions = {"backend": "detached"}
 
 
+class Report(TypedDict):
+    title: str
+
+
 async def holds_a_team() -> Result:
     async with Team("crew", replace=True, **SHARED) as team:
-        assert_type(team, Team)
+        assert_type(team, Team[Any])
         first = await team.tasks.add("one")
         assert_type(first, Task)
         await team.tasks.add("two", after=first)
@@ -111,18 +115,42 @@ async def holds_a_team() -> Result:
         assert_type(await ada.send("hello"), Sent)
         assert_type(team.members, list[Member])
         run = team.run("Go.")
-        assert_type(run, Run)
+        assert_type(run, Run[Any])
         async for event in run.events(after=0, answers=False):
             shows(event)
         async for number, event in team.events():
             assert_type(number, int)
             shows(event)
         result = await run
-        assert_type(result, Result)
+        assert_type(result, Result[Any])
         assert_type(result.usage.usd, float | None)
         assert_type(result.by_member, dict[str, Usage])
         assert_type(team.usage, Usage)
         return result
+
+
+async def types_its_results(shared: TeamOptions) -> Result[object]:
+    async with Team("crew", replace=True, model="sonnet", output_type=Report) as team:
+        assert_type(team, Team[Report])
+        run = team.run("Report.")
+        assert_type(run, Run[Report])
+        async for event in run.events():
+            shows(event)
+        assert_type((await run).output, Report)
+        assert_type((await team.command("report")).output["title"], str)
+        assert_type(team.members, list[Member])
+    for again in (Team.resume("crew", output_type=Report), Team.adopt("crew", keep=False, output_type=Report)):
+        assert_type(again, Team[Report])
+    assert_type(Team("crew", output_type=list[Report]), Team[list[Report]])
+    assert_type(Team("crew", model="sonnet"), Team[None])
+    assert_type(Team.resume("crew"), Team[None])
+    assert_type(Team("crew", **shared), Team[Any])
+    assert_type(Team.adopt("crew", **shared), Team[Any])
+    assert_type(teamwright.run("Report.", output_type=Report, budget=Budget(usd=1.0)), Result[Report])
+    assert_type(teamwright.run("Go.").output, None)
+    assert_type(teamwright.run("Go.", **shared), Result[Any])
+    any_output: Team = team
+    return await any_output.run("Report.")
 
 
 def ended(result: Result) -> str:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from teamwright.api.argument_checks import check_option_types, refuse_coroutine, require_text
 from teamwright.api.options import PermissionMode
+from teamwright.api.running_team import RunningTeam
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.field_texts import show_fields
@@ -20,7 +21,6 @@ from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.secret_texts import repr_without
 from teamwright.protocol.task import Task
 from teamwright.session.control.live_agents import find_member
-from teamwright.session.permission_modes import SessionModes
 from teamwright.tasks.task_review import ReviewAnswer
 from teamwright.tasks.task_rules import USER, TaskWishes
 from teamwright.teams.mailbox.outgoing import Sent, send_text
@@ -31,7 +31,6 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 
 if TYPE_CHECKING:
-    from teamwright.session.wiring.integration_of_members import SessionIntegration
     from teamwright.worktrees.integration_store import IntegrationEntry
 
 TaskRef: TypeAlias = Task | str | int
@@ -51,11 +50,14 @@ class Member(Struct, frozen=True):
     """A handle for a teammate, by name. The teammate may end at any time; its state is `gone` then."""
 
     name: str
-    _team: SessionTeam
-    _modes: SessionModes
+    _running: RunningTeam
 
     def __repr__(self) -> str:
-        return repr_without(self, "_team", "_modes")
+        return repr_without(self, "_running")
+
+    @property
+    def _team(self) -> SessionTeam:
+        return self._running.team
 
     @property
     def state(self) -> MemberState:
@@ -78,7 +80,7 @@ class Member(Struct, frozen=True):
     @property
     def mode(self) -> str:
         """The permission mode: the member's, or the lead's when the member has none. Empty after the member ended."""
-        mode = self._modes.mode_of(self.name)
+        mode = self._running.modes.mode_of(self.name)
         return str(mode) if mode is not None else ""
 
     async def set_mode(self, mode: PermissionMode | Literal["bubble"]) -> ModeSet:
@@ -88,7 +90,7 @@ class Member(Struct, frozen=True):
         is narrower; `held_by` of the result names it. Raises UnknownMember after the member ended, UsageError for an
         unknown mode, and TeamRefused for bypassPermissions in a session that did not start in it.
         """
-        return await self._modes.set(mode, self.name, source="mode=")
+        return await self._running.modes.set(mode, self.name, source="mode=")
 
     async def send(self, text: str, summary: str = "") -> Sent:
         """Send a message to the member as the user.
@@ -157,11 +159,14 @@ show_fields(TaskTerms)
 class Tasks(Struct, frozen=True):
     """The team's task list. The program adds tasks, and idle members claim them."""
 
-    _team: SessionTeam
-    _require_running: Callable[[], None]
+    _running: RunningTeam
 
     def __repr__(self) -> str:
-        return f"<Tasks of {self._team.name!r}>"
+        return f"<Tasks of {self._running.name!r}>"
+
+    @property
+    def _team(self) -> SessionTeam:
+        return self._running.team
 
     async def add(
         self,
@@ -181,7 +186,7 @@ class Tasks(Struct, frozen=True):
         is the reviewer whose approval a completion needs. Raises UsageError without a subject or
         for a value that is no task number, and TaskRefused for an unknown number; nothing is added then.
         """
-        self._require_running()
+        self._running.require_entered()
         budget, check = terms.get("budget"), terms.get("check", "")
         if unknown := sorted(set(terms) - set(TaskTerms.__annotations__)):
             raise UsageError("usage", f"{unknown[0]}= is nothing that a task has")
@@ -211,7 +216,7 @@ class Tasks(Struct, frozen=True):
         Returns the task: completed, or open again. Raises TaskRefused (`not_in_review`) when it waits for no review,
         and UsageError for a return without a comment.
         """
-        self._require_running()
+        self._running.require_entered()
         return await self._team.tasks.answer_review(_number(task), ReviewAnswer(approve, comment), by=USER, lead=True)
 
     async def update(self, task: TaskRef, **changes: Unpack[TaskWishes]) -> Task:
@@ -223,7 +228,7 @@ class Tasks(Struct, frozen=True):
         UnknownMember for an owner that is not a member, and UsageError for an unknown field or status. Nothing is
         changed then.
         """
-        self._require_running()
+        self._running.require_entered()
         unknown = sorted(set(changes) - set(TaskWishes.__annotations__))
         if unknown:
             raise UsageError("usage", f"{unknown[0]}= is nothing of a task that can be changed")
@@ -250,26 +255,24 @@ def _number(task: TaskRef) -> str:
 class IntegrationQueue(Struct, frozen=True):
     """The integration of a team: finished work of members in worktrees, merged into one branch."""
 
-    _integration: SessionIntegration
-    _team: SessionTeam
-    _require_running: Callable[[], None]
+    _running: RunningTeam
 
     def __repr__(self) -> str:
-        return f"<IntegrationQueue of {self._team.name!r}>"
+        return f"<IntegrationQueue of {self._running.name!r}>"
 
     @property
     def branch(self) -> str:
         """The branch with the integrated work, which need not exist yet."""
-        return self._integration.open().branch
+        return self._running.integration.open().branch
 
     async def entries(self) -> list[IntegrationEntry]:
         """Return the commits of completed tasks with their states, in the order of the tasks. Raises StorageError."""
-        return await self._integration.open().store.entries()
+        return await self._running.integration.open().store.entries()
 
     async def wait(self) -> list[IntegrationEntry]:
         """Wait until each queued commit is merged or returned, and return all entries."""
-        self._require_running()
-        await wait_until(self._team, lambda: not self._integration.is_working)
+        self._running.require_entered()
+        await wait_until(self._running.team, lambda: not self._running.integration.is_working)
         return await self.entries()
 
     async def fast_forward(self, branch: str) -> str:
@@ -279,5 +282,5 @@ class IntegrationQueue(Struct, frozen=True):
         """
         from teamwright.worktrees.integration import fast_forward  # loaded only for a team with worktrees
 
-        queue = self._integration.open()
+        queue = self._running.integration.open()
         return await asyncio.to_thread(fast_forward, queue.git, branch, queue.branch)

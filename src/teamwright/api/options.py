@@ -35,8 +35,8 @@ OnExit: TypeAlias = Literal["end", "suspend"]
 next model call and leaves open requests open."""
 
 
-class TeamOptions(TypedDict, total=False):
-    """The keywords of `Team` and `run`, all optional."""
+class OptionsWithoutOutput(TypedDict, total=False):
+    """The keywords of TeamOptions without `output_type`, the one that gives results their type."""
 
     model: str | Model | None
     """A name (`sonnet`, `ollama/qwen3-coder`, `scripted:FILE`) or an object with the Model contract, which the caller
@@ -62,11 +62,6 @@ class TeamOptions(TypedDict, total=False):
     tools: Sequence[Callable[..., Any]]
     """Functions that agents may call, sync or async. A call of one is allowed unless a rule for `python__<function>`
     denies it or asks.
-    """
-
-    output_type: Any
-    """A pydantic model, a TypedDict or a dataclass. The final answer of each run is JSON of this type, and
-    `Result.output` its value. An answer that does not fit is asked for once more; then the run is `failed`.
     """
 
     permission_mode: PermissionMode
@@ -140,6 +135,15 @@ class TeamOptions(TypedDict, total=False):
 
     env: Mapping[str, str] | None
     """The environment in which model keys are looked up. None: that of the process."""
+
+
+class TeamOptions(OptionsWithoutOutput, total=False):
+    """The keywords of `Team` and `run`, all optional."""
+
+    output_type: Any
+    """A pydantic model, a TypedDict or a dataclass. The final answer of each run is JSON of this type, and
+    `Result.output` its value. An answer that does not fit is asked for once more; then the run is `failed`.
+    """
 
 
 class SpawnOptions(TypedDict, total=False):

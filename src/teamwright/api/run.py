@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 from weakref import WeakSet
 
 from msgspec.structs import replace
 
 from teamwright.api.argument_checks import require_number, require_prompt
-from teamwright.api.options import TeamOptions, to_session_options
-from teamwright.api.team_opening import require_loop
-from teamwright.approvals.request_queue import RequestQueue
+from teamwright.api.options import OptionsWithoutOutput, TeamOptions, to_session_options
+from teamwright.api.running_team import RunningTeam
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestOpened, RunEnded, TeamEvent
 from teamwright.protocol.ids import LEAD
@@ -26,9 +25,8 @@ from teamwright.protocol.messages import text_block
 from teamwright.protocol.program_log import log_failure
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
-from teamwright.session.result import Result, Stop
+from teamwright.session.result import OutputT, Result, Stop
 from teamwright.session.session import Session
-from teamwright.storage.event_log import EventLog
 
 T = TypeVar("T")
 
@@ -42,15 +40,13 @@ class EventIterator(AsyncIterator[T], Generic[T]):
 
     def __init__(
         self,
-        log: EventLog,
-        requests: RequestQueue,
+        running: RunningTeam,
         after: int,
         show: Callable[[int, TeamEvent], T],
         last: Callable[[int, TeamEvent], bool],
     ) -> None:
         self.over = False
-        self._log = log
-        self._requests = requests
+        self._running = running
         self._after = after
         self._show = show
         self._last = last
@@ -68,8 +64,9 @@ class EventIterator(AsyncIterator[T], Generic[T]):
     async def __anext__(self) -> T:
         if self.over:
             raise StopAsyncIteration
+        log = self._running.log
         if self._source is None:
-            self._source = self._log.follow(self._after)
+            self._source = log.follow(self._after)
         try:
             number, event = await anext(self._source)
         except StopAsyncIteration:
@@ -81,7 +78,7 @@ class EventIterator(AsyncIterator[T], Generic[T]):
         self._after = max(self._after, number)
         if isinstance(event, RequestOpened) and event.responder is None:
             # An event from the file has no responder; a late reader may answer too.
-            event = replace(event, responder=self._requests.answer)
+            event = replace(event, responder=self._running.requests.answer)
         if self._last(number, event):
             await self.aclose()
         return self._show(number, event)
@@ -121,15 +118,18 @@ def no_last_event(_number: int, _event: TeamEvent) -> bool:
     return False
 
 
-class Run:
-    """A run of a team: `await` it for its Result, or read `events()` first."""
+class Run(Generic[OutputT]):
+    """A run of a team: `await` it for its Result, or read `events()` first.
+
+    For a type checker `Run[Report]` is a run with `output_type=Report`. A run belongs to the event loop of its team.
+    """
 
     def __init__(
         self,
-        session: Session,
+        running: RunningTeam,
         work: Callable[[], Awaitable[Result]],
         readers: EventReaders,
-        before: Run | None = None,
+        before: Run[Any] | None = None,
         *,
         outlives_wait: bool = False,
     ) -> None:
@@ -137,23 +137,26 @@ class Run:
 
         `outlives_wait`: the cancellation of a task that awaits the run leaves the run to the team's block.
         """
-        self._session = session
+        self._running = running
         self._readers = readers
-        self._after = session.log.last_number
+        self._after = running.log.last_number
         self._end: int | None = None
         self._reason = ""
         self._stop: Stop = "cancelled"
         self._outlives_wait = outlives_wait
-        self._loop = asyncio.get_running_loop()
         self._work = asyncio.ensure_future(_begin(work, before._task if before is not None else None))
         self._task = asyncio.ensure_future(self._finish())
 
-    def __await__(self) -> Generator[Any, None, Result]:
+    @property
+    def _session(self) -> Session:
+        return self._running.session
+
+    def __await__(self) -> Generator[Any, None, Result[OutputT]]:
         return self._wait().__await__()
 
     def __repr__(self) -> str:
-        state = "over" if self.done else "cancelled" if self.cancelled else "running"
-        return f"<Run of {self._session.team.name!r}, {state}>"
+        state = "over" if self._task.done() else "cancelled" if self._reason else "running"
+        return f"<Run of {self._running.name!r}, {state}>"
 
     if not TYPE_CHECKING:  # a type checker reports this mistake
 
@@ -169,19 +172,18 @@ class Run:
     @property
     def done(self) -> bool:
         """True after the run ended."""
+        self._running.require_loop()
         return self._task.done()
 
     @property
     def cancelled(self) -> bool:
         """True after `cancel`, even before the run ended. The team accepts another run, which waits for this one."""
+        self._running.require_loop()
         return bool(self._reason)
 
     def cancel(self, reason: str = "") -> None:
-        """Cancel the run and keep the team: the result's `stop` is `cancelled`. Does nothing after the run ended.
-
-        Raises UsageError in another thread than that of the team's event loop.
-        """
-        require_loop(self._session.team.name, self._loop)
+        """Cancel the run and keep the team: the result's `stop` is `cancelled`. Does nothing after the run ended."""
+        self._running.require_loop()
         if not self._work.done():
             self._reason = self._reason or reason or "by the program"
             self._work.cancel()
@@ -193,10 +195,9 @@ class Run:
         team. With `answers=False` the reader only watches, and no request waits for it. Raises UsageError for an
         `after` that is not a number.
         """
-        start = self._after if after is None else min(require_number("after", after), self._session.log.last_number)
-        iterator: EventIterator[TeamEvent] = EventIterator(
-            self._session.log, self._session.requests, start, _plain, self._is_last
-        )
+        last = self._running.log.last_number
+        start = self._after if after is None else min(require_number("after", after), last)
+        iterator: EventIterator[TeamEvent] = EventIterator(self._running, start, _plain, self._is_last)
         iterator.over = self._end is not None and start >= self._end
         return self._readers.add(iterator) if answers else iterator
 
@@ -210,7 +211,8 @@ class Run:
     def _is_last(self, number: int, event: TeamEvent) -> bool:
         return isinstance(event, RunEnded) and number > self._after
 
-    async def _wait(self) -> Result:
+    async def _wait(self) -> Result[OutputT]:
+        self._running.require_loop()
         try:
             return await asyncio.shield(self._task)
         except asyncio.CancelledError:
@@ -220,7 +222,7 @@ class Run:
             await asyncio.wait({self._task})
             raise
 
-    async def _finish(self) -> Result:
+    async def _finish(self) -> Result[OutputT]:
         try:
             return await self._work
         except asyncio.CancelledError:
@@ -262,8 +264,22 @@ async def run_once(prompt: str, options: Options) -> Result:
         return await session.end_members(await session.run([text_block(prompt)]))
 
 
-def run(prompt: str, **options: Unpack[TeamOptions]) -> Result:
+@overload
+def run(prompt: str, *, output_type: type[T], **options: Unpack[OptionsWithoutOutput]) -> Result[T]: ...
+
+
+@overload
+def run(prompt: str, **options: Unpack[OptionsWithoutOutput]) -> Result[None]: ...
+
+
+@overload
+def run(prompt: str, **options: Unpack[TeamOptions]) -> Result[Any]: ...
+
+
+def run(prompt: str, **options: Unpack[TeamOptions]) -> Result[Any]:
     """Run one prompt in a new session and return its result. The lead may create a team.
+
+    For a type checker the result of `output_type=Report` is a `Result[Report]`.
 
     Raises CannotStart when the session cannot start, and UsageError inside a running event loop (a notebook, a web
     server), for an empty prompt and for an invalid option.

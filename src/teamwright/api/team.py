@@ -6,7 +6,6 @@ with it. Depends on sessions and on the handles.
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -14,7 +13,7 @@ from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from msgspec.structs import replace as replace_fields
 
@@ -31,6 +30,7 @@ from teamwright.api.argument_checks import (
 from teamwright.api.handles import IntegrationQueue, Member, Tasks, wait_until
 from teamwright.api.options import (
     OnExit,
+    OptionsWithoutOutput,
     PermissionMode,
     SpawnOptions,
     TeamOptions,
@@ -39,8 +39,8 @@ from teamwright.api.options import (
     tool_names,
 )
 from teamwright.api.run import EventIterator, EventReaders, Run, no_last_event, numbered
-from teamwright.api.team_opening import create_named_team, options_to_open, require_asyncio, require_loop
-from teamwright.approvals.request_queue import RequestQueue
+from teamwright.api.running_team import RunningTeam, not_running, require_asyncio
+from teamwright.api.team_opening import create_named_team, options_to_open
 from teamwright.config.settings_merge import lead_mode
 from teamwright.models.effort import parse_optional_effort
 from teamwright.models.model import Model
@@ -64,10 +64,9 @@ from teamwright.session.control.agent_actions import (
 from teamwright.session.control.person_actions import delete_led_team, stop_task
 from teamwright.session.open_session import open_session
 from teamwright.session.reload_config import ReloadResult
-from teamwright.session.result import Result
+from teamwright.session.result import OutputT, Result
 from teamwright.session.session import Session
 from teamwright.session.slash_command_call import list_commands, require_command, run_command
-from teamwright.storage.event_log import EventLog
 from teamwright.tasks.task_rules import USER
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.team_records.views import resolve_home
@@ -81,6 +80,8 @@ if TYPE_CHECKING:
     from teamwright.storage.paths import Home
     from teamwright.team_records.views import TeamView
     from teamwright.views.status import StatusView
+
+T = TypeVar("T")
 
 A_NAME = "a member's name"
 
@@ -98,7 +99,7 @@ def _home(home: str | Path | None) -> Home:
     return resolve_home(None if home is None else str(home))
 
 
-class Team:
+class Team(Generic[OutputT]):
     """A team that runs as long as its block: `async with Team("release", model="sonnet") as team: …`.
 
     The constructor changes nothing on disk. It raises InvalidName and UsageError for an invalid name or option.
@@ -116,7 +117,45 @@ class Team:
     wait for an answer from any process; they are not denied because no loop reads events. The cancellation of a task
     that awaits a run leaves the run to the block. With `keep=False` too, a block that ends without an exception
     archives the team.
+
+    For a type checker `Team(…, output_type=Report)` is a `Team[Report]`, and the results of its runs have
+    `output: Report`. A team, its members, tasks and runs belong to the event loop that entered it: elsewhere they raise
+    UsageError, and `asyncio.run_coroutine_threadsafe` reaches them from another thread.
     """
+
+    @overload
+    def __init__(
+        self: Team[T],
+        name: str,
+        *,
+        replace: bool = False,
+        keep: bool = True,
+        on_exit: OnExit = "end",
+        output_type: type[T],
+        **options: Unpack[OptionsWithoutOutput],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Team[None],
+        name: str,
+        *,
+        replace: bool = False,
+        keep: bool = True,
+        on_exit: OnExit = "end",
+        **options: Unpack[OptionsWithoutOutput],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Team[Any],
+        name: str,
+        *,
+        replace: bool = False,
+        keep: bool = True,
+        on_exit: OnExit = "end",
+        **options: Unpack[TeamOptions],
+    ) -> None: ...
 
     def __init__(
         self,
@@ -138,14 +177,38 @@ class Team:
         self._suspended = False
         self._opening_mode = ""
         self._stack = AsyncExitStack()
-        self._session: Session | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._past: tuple[EventLog, RequestQueue] | None = None
+        self._running: RunningTeam | None = None
         self._readers = EventReaders()
-        self._run: Run | None = None
+        self._run: Run[OutputT] | None = None
+
+    @overload
+    @classmethod
+    def resume(
+        cls,
+        name: str,
+        *,
+        keep: bool = True,
+        on_exit: OnExit = "end",
+        output_type: type[T],
+        **options: Unpack[OptionsWithoutOutput],
+    ) -> Team[T]: ...
+
+    @overload
+    @classmethod
+    def resume(
+        cls, name: str, *, keep: bool = True, on_exit: OnExit = "end", **options: Unpack[OptionsWithoutOutput]
+    ) -> Team[None]: ...
+
+    @overload
+    @classmethod
+    def resume(
+        cls, name: str, *, keep: bool = True, on_exit: OnExit = "end", **options: Unpack[TeamOptions]
+    ) -> Team[Any]: ...
 
     @classmethod
-    def resume(cls, name: str, *, keep: bool = True, on_exit: OnExit = "end", **options: Unpack[TeamOptions]) -> Self:
+    def resume(
+        cls, name: str, *, keep: bool = True, on_exit: OnExit = "end", **options: Unpack[TeamOptions]
+    ) -> Team[Any]:
         """Return a team that continues one on disk: `async with Team.resume("release") as team: …`.
 
         Entering resumes the session that led the team: the lead's conversation, the members with theirs, tasks, unread
@@ -159,8 +222,34 @@ class Team:
         team._opening_mode = "resume"
         return team
 
+    @overload
     @classmethod
-    def adopt(cls, name: str, *, keep: bool = True, on_exit: OnExit = "end", **options: Unpack[TeamOptions]) -> Self:
+    def adopt(
+        cls,
+        name: str,
+        *,
+        keep: bool = True,
+        on_exit: OnExit = "end",
+        output_type: type[T],
+        **options: Unpack[OptionsWithoutOutput],
+    ) -> Team[T]: ...
+
+    @overload
+    @classmethod
+    def adopt(
+        cls, name: str, *, keep: bool = True, on_exit: OnExit = "end", **options: Unpack[OptionsWithoutOutput]
+    ) -> Team[None]: ...
+
+    @overload
+    @classmethod
+    def adopt(
+        cls, name: str, *, keep: bool = True, on_exit: OnExit = "end", **options: Unpack[TeamOptions]
+    ) -> Team[Any]: ...
+
+    @classmethod
+    def adopt(
+        cls, name: str, *, keep: bool = True, on_exit: OnExit = "end", **options: Unpack[TeamOptions]
+    ) -> Team[Any]:
         """Return a team on disk with a new lead: `async with Team.adopt("release") as team: …`.
 
         Entering starts a session in `cwd` that leads the team; the members return with their conversations. Raises the
@@ -223,25 +312,28 @@ class Team:
         return self.session.requests.pending()
 
     def __repr__(self) -> str:
-        return f"<Team {self.name!r}, {'running' if self._session is not None else 'not running'}>"
+        return f"<Team {self.name!r}, {'running' if self._is_running() else 'not running'}>"
 
     @property
     def session(self) -> Session:
         """The session of the team, which is not public API. Raises UsageError outside the block, and outside the event
         loop that entered it."""
-        if self._session is None:
-            raise UsageError("usage", f'the team "{self.name}" is not running', do=["async with Team(…) as team: …"])
-        require_loop(self.name, self._loop)
-        return self._session
+        return self._require_running().session
 
-    def _require_running(self) -> None:
+    def _is_running(self) -> bool:
+        return self._running is not None and not self._running.left
+
+    def _require_running(self) -> RunningTeam:
         """Raise UsageError outside the block, and outside the event loop that entered it."""
-        _ = self.session
+        if self._running is None:
+            raise not_running(self.name)
+        self._running.require_entered()
+        return self._running
 
     async def __aenter__(self) -> Self:
         """Start the session and the team. After an error, no files or processes are left."""
         require_asyncio()
-        if self._session is not None:
+        if self._is_running():
             raise UsageError("usage", f'the team "{self.name}" is running already')
         async with AsyncExitStack() as stack:
             undo_creation = stack.enter_context(ExitStack())
@@ -260,8 +352,7 @@ class Team:
                 await create_named_team(session, self.name, replace=self._replace)
             undo_creation.pop_all()
             self._stack = stack.pop_all()
-        self._session, self._loop = session, asyncio.get_running_loop()
-        self._past = (session.log, session.requests)
+        self._running = RunningTeam(self.name, session)
         return self
 
     if not TYPE_CHECKING:  # a type checker reports this mistake
@@ -277,15 +368,16 @@ class Team:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Wait `shutdown_timeout_s` for running turns, then end all members; they can be resumed. Errors propagate."""
-        session = self.session
+        running = self._require_running()
+        session = running.session
         archives = not self._keep and kind is None and session.team.exists
         try:
             if self._suspends and not archives:
                 await self.suspend()
             if self._run is not None and not self._run.done:
                 await self._run.stop()
-            if running := session.running_commands():
-                session.warn(f"these background commands end with the team: {'; '.join(running)}")
+            if commands := session.running_commands():
+                session.warn(f"these background commands end with the team: {'; '.join(commands)}")
             await session.agent_factory.plans.close()
             session.requests.close("the team was left")
             if self._suspended:
@@ -295,7 +387,7 @@ class Team:
             else:
                 await session.finish(keep=True)
         finally:
-            self._session = self._run = None
+            running.left, self._run = True, None
             await self._stack.__aexit__(kind, error, trace)
 
     async def suspend(self) -> None:
@@ -313,7 +405,7 @@ class Team:
         if self._run is not None and not self._run.done:
             await self._run.stop("suspended", "its team was suspended")
 
-    def run(self, prompt: str) -> Run:
+    def run(self, prompt: str) -> Run[OutputT]:
         """Give the lead a prompt; the result is ready when no member works any more.
 
         Only one run at a time is possible; a run that was cancelled ends first. Raises UsageError for an empty prompt
@@ -323,7 +415,7 @@ class Team:
         require_prompt(prompt)
         return self._begin(lambda: session.run([text_block(prompt)]))
 
-    def command(self, name: str, arguments: str = "") -> Run:
+    def command(self, name: str, arguments: str = "") -> Run[OutputT]:
         """Call a custom slash command or a skill, as a person does with `/name arguments`.
 
         A prompt of `run` never calls one, even if it starts with a slash. Only one run at a time is possible. Raises
@@ -341,8 +433,8 @@ class Team:
         """The names of the commands and skills that `command` accepts."""
         return [one.name.removeprefix("/") for one in list_commands(self.session)]
 
-    def _begin(self, work: Callable[[], Awaitable[Result]]) -> Run:
-        self._require_running()
+    def _begin(self, work: Callable[[], Awaitable[Result]]) -> Run[OutputT]:
+        running = self._require_running()
         if self._suspended:
             raise TeamRefused("team-refused", "the team is suspended", do=[f"Team.resume({self.name!r})"])
         before = self._run if self._run is not None and not self._run.done else None
@@ -355,9 +447,9 @@ class Team:
             )
 
         async def judged_work() -> Result:
-            return self.session.judged_run(await work())
+            return running.session.judged_run(await work())
 
-        self._run = Run(self.session, judged_work, self._readers, before, outlives_wait=self._suspends)
+        self._run = Run(running, judged_work, self._readers, before, outlives_wait=self._suspends)
         return self._run
 
     async def spawn(self, name: str, prompt: str, **options: Unpack[SpawnOptions]) -> Member:
@@ -366,8 +458,8 @@ class Team:
         See SpawnOptions for the keywords. Raises InvalidName,
         UsageError, TeamRefused, LimitExceeded and CannotStart; no files or processes are left then.
         """
-        self._require_running()
-        session = self.session
+        running = self._require_running()
+        session = running.session
         refuse_unknown(options, builtins.list(SpawnOptions.__annotations__))
         check_option_types({"name": require_text(A_NAME, name), **options})
         require_text("a prompt", prompt)
@@ -385,7 +477,7 @@ class Team:
             isolation=options.get("isolation"),
         )
         teammate = await spawn(session.team, spec)
-        return Member(teammate.name, session.team, session.modes)
+        return Member(teammate.name, running)
 
     async def set_budget(self, name: str, budget: Budget) -> Budget:
         """Change the caps of a member, also for a resume; a member that paused at a cap continues.
@@ -394,29 +486,29 @@ class Team:
         for the lead, and TeamRefused for a member that another program runs.
         """
         require_budget(budget)
-        teammate = Member(name, self.session.team, self.session.modes).require()
-        return await set_member_budget(self.session, teammate, budget)
+        running = self._require_running()
+        return await set_member_budget(running.session, Member(name, running).require(), budget)
 
     async def wait_idle(self) -> None:
         """Wait until no member and no background sub-agent has anything to do. A run of the lead is not waited for."""
-        self._require_running()
-        await wait_until(self.session.team, self.session.team.is_quiet)
+        team = self.session.team
+        await wait_until(team, team.is_quiet)
 
     @property
     def tasks(self) -> Tasks:
         """The team's task list."""
-        return Tasks(self.session.team, self._require_running)
+        return Tasks(self._require_running())
 
     @property
     def integration(self) -> IntegrationQueue:
         """The integration of the finished work of members in worktrees."""
-        return IntegrationQueue(self.session.integration, self.session.team, self._require_running)
+        return IntegrationQueue(self._require_running())
 
     @property
     def members(self) -> builtins.list[Member]:
         """The running teammates, in the order of joining, without the lead."""
-        team, modes = self.session.team, self.session.modes
-        return [Member(teammate.name, team, modes) for teammate in team.running_members]
+        running = self._require_running()
+        return [Member(teammate.name, running) for teammate in running.team.running_members]
 
     @property
     def usage(self) -> Usage:
@@ -502,8 +594,9 @@ class Team:
         Open tasks of a member return to the list; the caller of a sub-agent is notified. Raises UnknownMember, and
         UsageError for the lead.
         """
-        if await stop_task(self.session, require_text(A_NAME, name)) is None:
-            await Member(name, self.session.team, self.session.modes).stop()
+        running = self._require_running()
+        if await stop_task(running.session, require_text(A_NAME, name)) is None:
+            await Member(name, running).stop()
 
     async def delete(self, *, force: bool = False) -> None:
         """End all members and archive the team with its requests, mail and tasks.
@@ -523,7 +616,8 @@ class Team:
         (TextDelta, ToolStarted, AssistantText) have the number of the last logged event. After the block was left, the
         iterator reads the log and ends. See Run.events for `answers`. Raises UsageError before the block was entered.
         """
-        log, requests = self._past or (self.session.log, self.session.requests)
-        start = log.last_number if after is None else min(require_number("after", after), log.last_number)
-        iterator: EventIterator[tuple[int, TeamEvent]] = EventIterator(log, requests, start, numbered, no_last_event)
+        running = self._running or self._require_running()
+        last = running.log.last_number
+        start = last if after is None else min(require_number("after", after), last)
+        iterator: EventIterator[tuple[int, TeamEvent]] = EventIterator(running, start, numbered, no_last_event)
         return self._readers.add(iterator) if answers else iterator

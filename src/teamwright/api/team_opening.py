@@ -5,11 +5,9 @@ Depends on the lookup of teams and on sessions.
 
 from __future__ import annotations
 
-import asyncio
-
 from msgspec.structs import replace as replace_fields
 
-from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.protocol.errors import TeamRefused
 from teamwright.saved.teams import find_saved_team, find_session_of_team, require_adoptable
 from teamwright.session.options import Options
 from teamwright.session.session import Session
@@ -47,32 +45,3 @@ async def create_named_team(session: Session, name: str, *, replace: bool) -> No
             raise
         do = [f"Team({name!r}, replace=True) puts it into the archive first", *refused.do]
         raise TeamRefused(refused.slug, refused.what, looked_at=refused.looked_at, do=do, note=refused.note) from None
-
-
-def require_asyncio() -> None:
-    """Raise UsageError in a coroutine that asyncio does not run, such as one of trio."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        raise UsageError(
-            "usage",
-            "a team needs asyncio, and this coroutine runs in another library, such as trio",
-            do=["asyncio.run(main())", 'anyio.run(main, backend="asyncio")'],
-            note="nothing was started",
-        ) from None
-
-
-def require_loop(name: str, loop: asyncio.AbstractEventLoop | None) -> None:
-    """Raise UsageError in another event loop or thread than the one that entered the team."""
-    try:
-        running_loop = asyncio.get_running_loop()
-    except RuntimeError:
-        running_loop = None
-    is_elsewhere = loop is not None and loop.is_running() if running_loop is None else running_loop is not loop
-    if is_elsewhere:
-        raise UsageError(
-            "usage",
-            f'the team "{name}" belongs to the event loop that entered it, and this is another thread or loop',
-            do=["asyncio.run_coroutine_threadsafe(…, loop) calls it from another thread"],
-            note="nothing was started",
-        )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from itertools import pairwise
 
 
 @cache
 def field_texts(kind: type) -> dict[str, str]:
-    """Return the text under each field of a class, by field; empty when its source is not available."""
+    """Return the text under each field of a class, by field; empty when its source is not available.
+
+    Those of a TypedDict come after those of the TypedDicts that it extends.
+    """
     import ast  # only `help()` and the reference pages pay for these imports
     import inspect
 
@@ -16,8 +20,12 @@ def field_texts(kind: type) -> dict[str, str]:
         [definition] = ast.parse(inspect.cleandoc("\n" + inspect.getsource(kind))).body
     except (OSError, TypeError, ValueError, SyntaxError):
         return {}
+    if not isinstance(definition, ast.ClassDef):
+        return {}
     texts: dict[str, str] = {}
-    for field, text in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
+    for base in extended_typed_dicts(kind, [base.id for base in definition.bases if isinstance(base, ast.Name)]):
+        texts |= field_texts(base)
+    for field, text in pairwise(definition.body):
         match field, text:
             case (
                 (ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)])),
@@ -27,6 +35,14 @@ def field_texts(kind: type) -> dict[str, str]:
             case _:
                 pass
     return texts
+
+
+def extended_typed_dicts(kind: type, bases: list[str]) -> list[type]:
+    """Return the TypedDicts of these names in the module of a class. Python 3.11 does not keep the bases of one."""
+    from typing import is_typeddict
+
+    module = sys.modules[kind.__module__]
+    return [base for name in bases if isinstance(base := getattr(module, name, None), type) and is_typeddict(base)]
 
 
 class FieldDocs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast
 
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
@@ -16,8 +16,16 @@ from teamwright.protocol.usage import Usage
 from teamwright.tasks.task_review import task_notes
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # the one with a default, which only a type checker needs
+
     from teamwright.tasks.task_list import TaskList
     from teamwright.tasks.task_store import TaskSnapshot
+
+    OutputT = TypeVar("OutputT", default=Any, covariant=True)
+else:
+    from typing import TypeVar
+
+    OutputT = TypeVar("OutputT")
 
 Stop: TypeAlias = Literal["done", "failed", "limit", "cut_off", "cancelled", "suspended"]
 """The ending of a run: a closed set, so that a type checker finds a `match` without one of them."""
@@ -107,8 +115,11 @@ class MemberResult(Struct, frozen=True):
     ended: str = ""
 
 
-class Result(Struct, frozen=True):
-    """The result of a run. Only a failed start raises; every other end is a result."""
+class Result(Struct, Generic[OutputT], frozen=True):
+    """The result of a run. Only a failed start raises; every other end is a result.
+
+    For a type checker `Result[Report]` is the result of a run with `output_type=Report`.
+    """
 
     text: str
     """The final text of the lead; after another end than done the text so far."""
@@ -153,8 +164,9 @@ class Result(Struct, frozen=True):
     """Why the run is not done; None for a run that is done."""
     end: str = ""
     """How the lead's newest answer ended, as in docs/reference/answer-ends.md."""
-    output: Any = None
-    """The value of the final answer in a run with a schema or an `output_type`; None otherwise."""
+    output: OutputT = field(default=cast("OutputT", None))
+    """The value of the final answer: of the `output_type`, or of the schema. None without either, and in a run that
+    ended before it had such an answer: look at `ok` first, or call `raise_for_stop()`."""
     fallbacks: tuple[ModelChanged, ...] = ()
     """The agents that changed to a fallback model, in the order of the changes."""
     api_status: int = 0

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from teamwright import RequestOpened, Team, UsageError
+from teamwright import Budget, IntegrationQueue, Member, RequestOpened, Run, Tasks, Team, UsageError
 from teamwright.models.endpoint import clean_base_url
 from teamwright.session.wiring.sandbox_factory import WARN_AGAIN_S, WARNING_FILE, warn_once_a_day
 from teamwright.storage.paths import find_home
@@ -40,6 +40,105 @@ async def test_another_thread_that_uses_a_team_gets_an_error_that_names_the_way(
             problem = in_thread(work)
             assert isinstance(problem, UsageError) and "run_coroutine_threadsafe" in problem.do[0]
         assert (await run).ok
+
+
+async def awaited(one) -> object:
+    return await one
+
+
+def from_a_loop(call):
+    """A call of a coroutine function in another thread's own event loop."""
+    return lambda: asyncio.run(awaited(call()))
+
+
+def public_names(kind: type) -> set[str]:
+    """What programs use of the objects of a class. Static and class methods need no running team."""
+    shared = staticmethod | classmethod
+    return {name for name, value in vars(kind).items() if name[0] != "_" and not isinstance(value, shared)}
+
+
+@pytest.mark.finding("3L13")
+async def test_every_use_of_a_team_and_its_handles_in_another_thread_names_the_way_to_the_loop(tmp_path):
+    options = {"cwd": tmp_path, "permission_mode": "acceptEdits", "output_type": None}
+    async with Team("crew", model=ScriptedModel(lambda _request: "ok"), **options) as team:
+        ada = await team.spawn("ada", "Wait.")
+        task, tasks, queue, run = await team.tasks.add("one"), team.tasks, team.integration, team.run("Go.")
+        uses = {
+            Team: {
+                "requests": lambda: team.requests,
+                "session": lambda: team.session,
+                "suspend": from_a_loop(team.suspend),
+                "run": lambda: team.run("Go."),
+                "command": lambda: team.command("init"),
+                "commands": lambda: team.commands,
+                "spawn": from_a_loop(lambda: team.spawn("bob", "Go.")),
+                "set_budget": from_a_loop(lambda: team.set_budget("ada", Budget(usd=1.0))),
+                "wait_idle": from_a_loop(team.wait_idle),
+                "tasks": lambda: team.tasks,
+                "integration": lambda: team.integration,
+                "members": lambda: team.members,
+                "usage": lambda: team.usage,
+                "mode": lambda: team.mode,
+                "set_mode": lambda: team.set_mode("plan"),
+                "model": lambda: team.model,
+                "set_model": from_a_loop(lambda: team.set_model(ScriptedModel("no"))),
+                "send": from_a_loop(lambda: team.send("lead", "Hi.")),
+                "compact": from_a_loop(team.compact),
+                "clear": from_a_loop(team.clear),
+                "context": from_a_loop(team.context),
+                "reload": from_a_loop(team.reload),
+                "stop": from_a_loop(lambda: team.stop("ada")),
+                "delete": from_a_loop(lambda: team.delete(force=True)),
+                "events": lambda: team.events(answers=False),
+            },
+            Member: {
+                "state": lambda: ada.state,
+                "waiting_on": lambda: ada.waiting_on,
+                "model": lambda: ada.model,
+                "mode": lambda: ada.mode,
+                "set_mode": from_a_loop(lambda: ada.set_mode("plan")),
+                "send": from_a_loop(lambda: ada.send("Hi.")),
+                "wait_idle": from_a_loop(ada.wait_idle),
+                "interrupt": ada.interrupt,
+                "stop": from_a_loop(ada.stop),
+                "require": ada.require,
+            },
+            Tasks: {
+                "add": from_a_loop(lambda: tasks.add("two")),
+                "answer_review": from_a_loop(lambda: tasks.answer_review(task, approve=True)),
+                "update": from_a_loop(lambda: tasks.update(task, status="completed")),
+                "all": from_a_loop(tasks.all),
+                "get": from_a_loop(lambda: tasks.get(task)),
+            },
+            IntegrationQueue: {
+                "branch": lambda: queue.branch,
+                "entries": from_a_loop(queue.entries),
+                "wait": from_a_loop(queue.wait),
+                "fast_forward": from_a_loop(lambda: queue.fast_forward("main")),
+            },
+            Run: {
+                "done": lambda: run.done,
+                "cancelled": lambda: run.cancelled,
+                "cancel": run.cancel,
+                "events": lambda: run.events(answers=False),
+                "stop": from_a_loop(run.stop),
+                "await": from_a_loop(lambda: run),
+            },
+        }
+        numbered = team.events(answers=False)
+        for kind, calls in uses.items():
+            fields = set(getattr(kind, "__struct_fields__", ()))
+            assert public_names(kind) - fields == set(calls) - {"await"}
+            for name, call in calls.items():
+                problem = in_thread(call)
+                assert isinstance(problem, UsageError), f"{kind.__name__}.{name} gave {problem!r}"
+                assert "run_coroutine_threadsafe" in problem.do[0]
+        assert isinstance(in_thread(from_a_loop(lambda: anext(numbered))), UsageError)
+        assert "crew" in "".join(map(repr, (team, ada, tasks, queue, run))), "a repr may be read anywhere"
+        assert ((await run).ok, team.mode, len(team.members)) == (True, "acceptEdits", 1)
+        await ada.wait_idle()
+        assert [one.subject for one in await tasks.all()] == ["one"]
+    assert (run.done, ada.state) == (True, "gone")
 
 
 @pytest.mark.finding("3L13")

@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 import teamwright
 from teamwright.protocol.events import TeamEvent
-from teamwright.protocol.field_texts import field_texts
+from teamwright.protocol.field_texts import extended_typed_dicts, field_texts
 
 FIRST_NAMES = ("run", "Team", "TeamOptions", "SpawnOptions", "Run", "Member", "Tasks", "Budget", "Result")
 """The names with which the page begins."""
@@ -58,7 +58,9 @@ def _class_parts(name: str, kind: type) -> list[str]:
     definition = _definition(kind)
     assert isinstance(definition, ast.ClassDef)
     parts = _paragraphs(ast.get_docstring(definition))
-    bases = [base for base in reversed(kind.__mro__) if base.__module__.startswith("teamwright.")]
+    named = [base.id for base in definition.bases if isinstance(base, ast.Name)]
+    classes = (base for base in reversed(kind.__mro__) if base.__module__.startswith("teamwright."))
+    bases = [*extended_typed_dicts(kind, named), *classes]
     bodies = [body for base in bases if isinstance(body := _definition(base), ast.ClassDef)]
     fields, properties, methods = dict[str, tuple[str, str]](), dict[str, str](), dict[str, str]()
     for base, body in zip(bases, bodies, strict=True):
@@ -70,6 +72,8 @@ def _class_parts(name: str, kind: type) -> list[str]:
                     fields[field] = (_shortened(shown), texts.get(field, ""))
                 case ast.Assign(targets=[ast.Name(id=field)]) if issubclass(kind, Enum):
                     fields[field] = (ast.unparse(node.value), texts.get(field, ""))
+                case ast.FunctionDef() if _is_overload(node):
+                    pass
                 case ast.FunctionDef() | ast.AsyncFunctionDef() if (
                     node.name == "__init__" and base is kind and name not in _MADE_BY_TEAMWRIGHT
                 ):
@@ -122,9 +126,13 @@ def _module(name: str) -> ast.Module:
 def _definition(value: Any) -> ast.stmt:
     """Return the definition of a class or a function in its module."""
     for node in ast.walk(_module(value.__module__)):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == value.__name__:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == value.__name__ and not _is_overload(node):
             return node
     raise ValueError(f"{value.__name__} is not defined in {value.__module__}")
+
+
+def _is_overload(node: ast.ClassDef | ast.FunctionDef) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == "overload" for one in node.decorator_list)
 
 
 def _alias(name: str) -> tuple[str, str]:

@@ -1,0 +1,99 @@
+"""The session of an entered team, for the event loop that entered it.
+
+`Team`, its handles, runs and event iterators reach the session only through RunningTeam, so that one check refuses
+every use from another thread or loop. Depends on sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from teamwright.approvals.request_queue import RequestQueue
+from teamwright.protocol.errors import UsageError
+from teamwright.session.permission_modes import SessionModes
+from teamwright.session.session import Session
+from teamwright.session.wiring.integration_of_members import SessionIntegration
+from teamwright.storage.event_log import EventLog
+from teamwright.teams.team import SessionTeam
+
+
+def require_asyncio() -> None:
+    """Raise UsageError in a coroutine that asyncio does not run, such as one of trio."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise UsageError(
+            "usage",
+            "a team needs asyncio, and this coroutine runs in another library, such as trio",
+            do=["asyncio.run(main())", 'anyio.run(main, backend="asyncio")'],
+            note="nothing was started",
+        ) from None
+
+
+class RunningTeam:
+    """A session with its team, from entering the block on. What was read after leaving stays readable."""
+
+    def __init__(self, name: str, session: Session) -> None:
+        """Bind the session to the running event loop."""
+        self.name = name
+        self.left = False
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def session(self) -> Session:
+        """The session. Raises UsageError in another thread or event loop than the one that entered the team."""
+        self.require_loop()
+        return self._session
+
+    @property
+    def team(self) -> SessionTeam:
+        """The live team. Raises UsageError as `session`."""
+        return self.session.team
+
+    @property
+    def modes(self) -> SessionModes:
+        """The permission modes of the lead and the members. Raises UsageError as `session`."""
+        return self.session.modes
+
+    @property
+    def integration(self) -> SessionIntegration:
+        """The integration of the members' work. Raises UsageError as `session`."""
+        return self.session.integration
+
+    @property
+    def log(self) -> EventLog:
+        """The event log. Raises UsageError as `session`."""
+        return self.session.log
+
+    @property
+    def requests(self) -> RequestQueue:
+        """The pending requests. Raises UsageError as `session`."""
+        return self.session.requests
+
+    def require_entered(self) -> None:
+        """Raise UsageError after the block was left, and in another thread or event loop."""
+        if self.left:
+            raise not_running(self.name)
+        self.require_loop()
+
+    def require_loop(self) -> None:
+        """Raise UsageError in another thread or event loop than the one that entered the team."""
+        try:
+            running_loop = asyncio.get_running_loop()
+        except RuntimeError:
+            running_loop = None
+        if running_loop is self._loop:
+            return
+        if self._loop.is_running() or (running_loop is not None and not self.left):
+            raise UsageError(
+                "usage",
+                f'the team "{self.name}" belongs to the event loop that entered it, and this is another thread or loop',
+                do=["asyncio.run_coroutine_threadsafe(…, loop) calls it from another thread"],
+                note="nothing was started",
+            )
+
+
+def not_running(name: str) -> UsageError:
+    """Return the error of a use outside the block."""
+    return UsageError("usage", f'the team "{name}" is not running', do=["async with Team(…) as team: …"])

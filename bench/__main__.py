@@ -22,6 +22,7 @@ WORKLOADS = {
     "w7": "the command line: --help, one headless turn, and the start of a member's process",
     "w8": "the start of a command in the sandbox, by each implementation",
     "w9": "a worktree for an agent, over `git worktree add` alone",
+    "w10": "entering teams beside other work of a loop, and a turn beside many archived teams",
 }
 """What there is; each is a module of this package with `run(rounds, quick) -> Report`."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import w1, w4, w6, w7, w9
+from bench import w1, w4, w6, w7, w9, w10
 from bench.fresh import Cost
 from tests.support.waits import WAIT_S
 
@@ -139,3 +139,17 @@ def test_the_benchmark_of_worktrees_adds_them_in_pairs(monkeypatch):
     [row] = (report := w9.run(1, quick=True)).rows
     assert row["files"] == 3 and min(row["ours_ms"], row["floor_ms"], row["ratio"]) > 0
     assert [goal.must for goal in report.goals] == [1.2]
+
+
+@pytest.mark.finding("3L12")
+def test_the_benchmark_of_entered_teams_measures_one_and_many_and_a_large_archive(monkeypatch):
+    monkeypatch.setattr(w10, "PAIRS", 1)
+    monkeypatch.setattr(w10, "AT_ONCE", (1, 2))
+    report = w10.run(1, quick=True)
+    assert [row["case"] for row in report.rows] == [
+        "1 at once",
+        "2 at once",
+        "a turn, no archive",
+        "a turn, 20 archived",
+    ]
+    assert all(row["cpu_ms"] > 0 for row in report.rows) and [goal.must for goal in report.goals] == [20.0, 20.0, 1.1]

@@ -182,6 +182,31 @@ async def test_a_session_that_begins_prunes_by_the_setting_and_one_that_is_resum
     assert old.exists()
 
 
+@pytest.mark.finding("3L12")
+async def test_sessions_that_begin_soon_after_a_look_in_vain_do_not_read_the_whole_home_again(home, tmp_path):
+    async def begin() -> None:
+        async with open_session(Options(cwd=tmp_path, model=ScriptedModel("ok"))):
+            pass
+
+    await begin()
+    looked = home.own / retention.LOOKED_FILE
+    assert looked.read_text() == "30"
+    for number in range(1, 5):
+        a_session(home, number, cwd=tmp_path, days=40 if number == 1 else 0)
+    old = home.transcript(tmp_path, id_of(1))
+    await begin()
+    assert old.exists(), "within the hour nobody looks"
+    past = time.time() - retention.AGAIN_S - 60
+    os.utime(looked, (past, past))
+    await begin()
+    assert not old.exists() and looked.stat().st_mtime == pytest.approx(past), "more may be left: the next one looks"
+    await begin()
+    assert looked.stat().st_mtime > past + 60
+    assert (await retention.prune_hourly(home, 29)).days == 29 and looked.read_text() == "29", (
+        "another age is looked at"
+    )
+
+
 @pytest.mark.promise("E7")
 async def test_old_shell_snapshots_go_and_the_session_s_own_stays(home):
     home.shell_snapshots.mkdir()

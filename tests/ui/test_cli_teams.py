@@ -19,6 +19,7 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.shared_list import create_shared_list
 from teamwright.tasks.task_list import TaskList
+from teamwright.team_records.archive import archive_team
 from teamwright.team_records.roster import Roster
 from teamwright.team_records.roster_file import RosterFile
 from teamwright.team_records.team_catalogue import NewTeam, Teams
@@ -99,6 +100,59 @@ def test_a_finished_team_is_put_into_the_archive_without_force_and_its_name_is_f
     assert not home.team(directory).exists()
     assert says("teams", "rm", "Release")[0] == 2, "it is gone"
     assert dead_team(home) == directory
+
+
+def archived_team(home: Home, name: str, days: float) -> Path:
+    """The entry of a team that was put away so many days ago."""
+    entry = asyncio.run(archive_team(home, dead_team(home, name)))
+    then = time.time() - days * 86_400
+    os.utime(entry, (then, then))
+    return entry
+
+
+@pytest.mark.finding("3L12")
+def test_archived_teams_are_listed_and_deleted_by_age_once_a_person_says_yes(home, says):
+    old, older, new = (archived_team(home, *one) for one in (("Release", 40), ("Shop", 50), ("Release", 1)))
+    code, said = says("teams", "rm", "--archived", "--older", "30d")
+    assert code == 2 and "add --yes" in said and "nothing was removed" in said
+    assert said.index(older.name) < said.index(old.name) and new.name not in said
+    assert old.exists() and older.exists()
+    code, said = says("teams", "rm", "--archived", "--older", "30d", "--yes", "--json")
+    assert (code, [(one["team"], one["entry"]) for one in json.loads(said)]) == (
+        0,
+        [("Shop", older.name), ("Release", old.name)],
+    )
+    assert [entry.name for entry in home.archive.iterdir()] == [new.name]
+    assert says("teams", "rm", "--archived", "--older", "30d", "--yes") == (0, "No archived team of that age.\n")
+
+
+@pytest.mark.finding("3L12")
+def test_one_archived_team_is_deleted_by_its_name_or_its_entry_and_an_unknown_one_is_an_error(home, says):
+    kept, named, entry = (
+        archived_team(home, "Shop", 1),
+        archived_team(home, "Release", 1),
+        archived_team(home, "Docs", 1),
+    )
+    assert "1 archived team deleted." in says("teams", "rm", "--archived", "Release", "--yes")[1]
+    assert says("teams", "rm", "--archived", entry.name, "--yes")[0] == 0
+    assert (kept.exists(), named.exists(), entry.exists()) == (True, False, False)
+    code, said = says("teams", "rm", "--archived", "Release", "--yes")
+    assert code == 2 and "no archived team is named 'Release'" in said
+    for words in (("--archived", "--finished"), ("--archived", "--force"), ("Shop", "--yes"), ("--archived", "--json")):
+        assert says("teams", "rm", *words)[0] == 2
+    assert kept.exists()
+
+
+@pytest.mark.finding("3L12")
+def test_a_person_at_a_terminal_is_asked_before_archived_teams_are_deleted(home, own_home):
+    entry = archived_team(home, "Release", 1)
+    for answer, is_there in (("n", True), ("y", False)):
+        command = ["-m", "teamwright", "teams", "rm", "--archived"]
+        asking = pexpect.spawn(sys.executable, command, env={**os.environ, "HOME": str(own_home)}, timeout=WAIT_S)
+        asking.expect("Delete 1 archived team with requests, messages and tasks for good")
+        asking.sendline(answer)
+        asking.expect(pexpect.EOF)
+        assert entry.exists() is is_there
 
 
 @pytest.mark.promise("A2", "F18")

@@ -38,6 +38,7 @@ from teamwright.api.options import (
     to_session_options,
     tool_names,
 )
+from teamwright.api.paced_steps import PacedSteps
 from teamwright.api.run import EventIterator, EventReaders, Run, no_last_event, numbered
 from teamwright.api.running_team import RunningTeam, not_running, require_asyncio
 from teamwright.api.team_opening import create_named_team, options_to_open
@@ -335,6 +336,10 @@ class Team(Generic[OutputT]):
         require_asyncio()
         if self._is_running():
             raise UsageError("usage", f'the team "{self.name}" is running already')
+        self._running = await PacedSteps(self._start())
+        return self
+
+    async def _start(self) -> RunningTeam:
         async with AsyncExitStack() as stack:
             undo_creation = stack.enter_context(ExitStack())
             home = resolve_home(self._options.home)
@@ -352,8 +357,7 @@ class Team(Generic[OutputT]):
                 await create_named_team(session, self.name, replace=self._replace)
             undo_creation.pop_all()
             self._stack = stack.pop_all()
-        self._running = RunningTeam(self.name, session)
-        return self
+        return RunningTeam(self.name, session)
 
     if not TYPE_CHECKING:  # a type checker reports this mistake
 

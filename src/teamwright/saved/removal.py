@@ -1,14 +1,15 @@
-"""Removal of a team from outside: requests, mail and tasks are archived; nothing is deleted.
+"""Removal of a team from outside: requests, mail and tasks are archived. Archived teams are deleted on request.
 
-Only for a team without a lead. The lease of its session is held during the removal, so that no process resumes it.
-Depends on teams on disk and on processes of a dead session.
+A team is archived only without a lead. The lease of its session is held during the removal, so that no process resumes
+it. Depends on teams on disk and on processes of a dead session.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from shlex import quote
@@ -18,14 +19,14 @@ from msgspec import Struct
 
 from teamwright.config.person_authority import require_person
 from teamwright.processes.orphans import end_orphans
-from teamwright.protocol.errors import CannotStart, TeamRefused
-from teamwright.protocol.ids import LEAD_ALIAS
+from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
+from teamwright.protocol.ids import LEAD_ALIAS, nearest
 from teamwright.protocol.member_states import MemberState
 from teamwright.requests.request_store import RequestStore
 from teamwright.saved.teams import SavedTeam, all_teams, find_saved_team
 from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
-from teamwright.team_records.archive import archive_team
+from teamwright.team_records.archive import archive_entries, archive_team, remove_entries
 from teamwright.team_records.file_stores import FileStores
 
 if TYPE_CHECKING:
@@ -136,6 +137,49 @@ async def remove_finished(home: Home, before: float, archive: TeamArchive = FILE
     """
     require_person(home, "removes teams", "teams rm --finished")
     return await archive_finished_teams(home, before, archive=archive)
+
+
+class DeletedTeam(Struct, frozen=True):
+    """A team in the archive: its name, its entry, and when it was archived or last changed, in seconds since 1970."""
+
+    team: str
+    entry: str
+    archived_at: float
+    path: Path
+
+
+def find_archived_teams(home: Home, before: float, word: str = "") -> list[DeletedTeam]:
+    """Return the teams that were archived before that time (seconds since 1970), oldest first.
+
+    With `word` those of this name, or the entry of this name. Raises TeamwrightError (`unknown-team`) when no archived
+    team has it.
+    """
+    found = [DeletedTeam(_name_of(entry), entry.name, changed, entry) for changed, entry in archive_entries(home)]
+    if word:
+        known = [one.entry for one in found]
+        found = [one for one in found if word in (one.team, one.entry)]
+        if not found:
+            close = nearest(word, known)
+            do = [f"did you mean {close}?"] if close else ["look: teamwright teams --archived"]
+            raise TeamwrightError("unknown-team", f"no archived team is named {word[:60]!r}", do=do)
+    return [one for one in found if one.archived_at < before]
+
+
+def delete_archived_teams(home: Home, teams: Sequence[DeletedTeam]) -> list[DeletedTeam]:
+    """Delete archived teams with their requests, mail and tasks; return those that are gone.
+
+    Raises TeamwrightError (`denied`) for an agent's command.
+    """
+    require_person(home, "deletes archived teams", "teams rm --archived")
+    gone = set(remove_entries([one.path for one in teams]))
+    return [one for one in teams if one.path in gone]
+
+
+def _name_of(entry: Path) -> str:
+    """Return the name of an archived team; that of its directory when its roster cannot be read."""
+    with suppress(OSError, ValueError, AttributeError):
+        return str(json.loads((entry / "config.json").read_bytes()).get("name") or "") or entry.name.rpartition("-")[0]
+    return entry.name.rpartition("-")[0]
 
 
 async def archive_finished_teams(

@@ -21,11 +21,12 @@ from msgspec import Struct, field
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings_merge import load_settings, reads_other_product
 from teamwright.config.trust_store import TrustStore
-from teamwright.protocol.errors import TeamRefused, TeamwrightError
+from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import session_list_name
 from teamwright.saved.removal import archive_finished_teams
 from teamwright.saved.sessions import SessionView
 from teamwright.saved.teams import SavedTeam, all_teams
+from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.file_lease import Lease, lease_held, lease_path
 from teamwright.storage.file_lock import remove_unused_guard
 from teamwright.storage.paths import Home
@@ -39,6 +40,12 @@ SHARE = 4
 """One call removes at most one of this many sessions or archived teams, to limit the damage of a wrong clock."""
 
 DAY_S = 86_400.0
+
+AGAIN_S = 3_600.0
+"""Seconds after a call that found nothing to remove in which no session looks again."""
+
+LOOKED_FILE = "retention-looked"
+"""The file that says when, and for how many days, the last such call looked."""
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -82,6 +89,27 @@ class PruneResult(Struct):
             tasks = "1 finished task" if count == 1 else f"{count} finished tasks"
             sentences.append(f"Archived {tasks} of the shared list {name}: {why}.")
         return " ".join(sentences)
+
+
+async def prune_hourly(home: Home, days: float, *, keep: str = "") -> PruneResult:
+    """Remove data as `prune`, unless a call of the last hour found nothing older than `days`.
+
+    Sessions begin often, and a look reads every session, team and archived team of the home.
+    """
+    if await asyncio.to_thread(_looked_lately, home, days):
+        return PruneResult(days)
+    removed = await prune(home, days, keep=keep)
+    if not str(removed):
+        with suppress(StorageError, OSError):  # a home that cannot be written is looked at again
+            await asyncio.to_thread(write_atomic, home.own / LOOKED_FILE, f"{days:g}".encode())
+    return removed
+
+
+def _looked_lately(home: Home, days: float) -> bool:
+    file = home.own / LOOKED_FILE
+    with suppress(OSError, ValueError):
+        return 0 <= time.time() - file.stat().st_mtime < AGAIN_S and file.read_text("utf-8") == f"{days:g}"
+    return False
 
 
 async def prune(home: Home, days: float, *, keep: str = "") -> PruneResult:

@@ -30,7 +30,7 @@ from teamwright.protocol.events import ModeChanged, Notice, SessionOpened, TeamE
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.timestamps import iso_time
 from teamwright.saved.repository import foreign_owner_warnings
-from teamwright.saved.retention import prune, remove_session
+from teamwright.saved.retention import prune_hourly, remove_session
 from teamwright.saved.sessions import SessionView, save_title
 from teamwright.session.agents.agent_factory import AgentFactory
 from teamwright.session.agents.agent_parts import start_reading_state
@@ -106,6 +106,7 @@ async def _close(session: Session) -> None:
 
 async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None] | None) -> Session:
     context = load_context(options)
+    await asyncio.sleep(0)  # between the larger steps of an opening other tasks of the loop run
     lease = _take_lease(context, stack)
     undo = stack.enter_context(ExitStack())
     if not context.resumed or options.fork:
@@ -120,8 +121,10 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     requests, policies = make_request_queue(context, log, watcher), make_policies(context)
     grants = make_grants(context, log, policies, lambda: session.modes)
     jobs, deadlines = open_background_jobs(context, stack), ShutdownDeadlines()
+    await asyncio.sleep(0)
     services = AgentServices(policies, jobs, numbers, requests, deadlines, grants, permits=requests)
     agent_factory = _agent_factory(context, models, log, requests, services)
+    await asyncio.sleep(0)
     note, unserved = await _start_services(context, log, agent_factory, stack)
     requests.answerers.append(grants.answer)
     agent_factory.left_open = requests.was_left_open
@@ -140,10 +143,12 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     team = make_team(context, log, agent_factory, team_status, ports)
     files = await stack.enter_async_context(TeamWatcher(team, watcher))
     log.subscribe(files.note_event, live=False)
+    await asyncio.sleep(0)
     requests.set_team(team, always=context.settings.lead_answers)
     outside = StopListener(team, log.emit, watcher, deadlines, end, on_ring=requests.read_outside_answers)
     with _collect_notices(log) as notices:
         agent = await agent_factory.lead(team, git or _conversation(context, agent_factory))
+    await asyncio.sleep(0)
     require_known_tools(agent_factory, team)
     lead = _lead(context, agent, team, jobs, agent_factory.budget_tracker.marks, note)
     warnings = (*_lost_lines(agent, log), *_warnings(context, agent_factory, (*unserved, *notices)))
@@ -173,8 +178,8 @@ def _pruning(context: SessionContext, log: EventLog, stack: AsyncExitStack) -> a
 
 
 async def _prune(context: SessionContext, log: EventLog) -> None:
-    """Remove old sessions and archives, and emit a notice."""
-    removed = str(await prune(context.home, context.settings.retention_days, keep=context.id))
+    """Remove old sessions and archives, at most once an hour in vain, and emit a notice."""
+    removed = str(await prune_hourly(context.home, context.settings.retention_days, keep=context.id))
     if removed:
         log.emit(Notice(member=LEAD, text=removed))
 

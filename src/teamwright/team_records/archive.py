@@ -10,6 +10,7 @@ import contextlib
 import secrets
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from teamwright.protocol.errors import StorageError, TeamwrightError
@@ -84,19 +85,28 @@ async def _finish_archiving(home: Home, directory: str, entry: Path) -> None:
         await stores.tasks(directory).archive_and_remove(entry / "tasks")
 
 
+def archive_entries(home: Home) -> list[tuple[float, Path]]:
+    """Return the entries of the archive, oldest first, each with the time when it was archived or last changed."""
+    if not home.archive.is_dir():
+        return []
+    entries = [entry for entry in home.archive.iterdir() if entry.is_dir() and not entry.is_symlink()]
+    return sorted((entry.stat().st_mtime, entry) for entry in entries)
+
+
+def remove_entries(entries: Sequence[Path]) -> list[Path]:
+    """Remove entries of the archive for good. Returns those that are gone."""
+    for entry in entries:
+        shutil.rmtree(entry, ignore_errors=True)
+    return [entry for entry in entries if not entry.exists()]
+
+
 def prune_archive(
     home: Home, *, days: float = RETENTION_DAYS, now: float | None = None, max_share: int = 1
 ) -> list[Path]:
     """Remove teams archived more than this many days before `now`, at most one in `max_share` of all. Returns them."""
     limit = (time.time() if now is None else now) - days * 86_400
-    if not home.archive.is_dir():
-        return []
-    entries = [entry for entry in home.archive.iterdir() if entry.is_dir() and not entry.is_symlink()]
-    aged = sorted((entry.stat().st_mtime, entry) for entry in entries)
-    old = [entry for changed, entry in aged if changed < limit][: -(-len(entries) // max_share)]
-    for entry in old:
-        shutil.rmtree(entry, ignore_errors=True)
-    return [entry for entry in old if not entry.exists()]
+    aged = archive_entries(home)
+    return remove_entries([entry for changed, entry in aged if changed < limit][: -(-len(aged) // max_share)])
 
 
 def _move_own_files(home: Home, directory: str, entry: Path) -> None:

@@ -1,8 +1,9 @@
-"""`teamwright teams`: teams on disk; `show` prints one, `adopt` gives it a new lead, `rm` archives it."""
+"""`teamwright teams`: teams on disk; `show` prints one, `adopt` gives it a new lead, `rm` archives or deletes it."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Sequence
 from shlex import quote
@@ -12,7 +13,13 @@ import click
 
 from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.saved.removal import RemovedTeam, remove_finished, remove_team
+from teamwright.saved.removal import (
+    RemovedTeam,
+    delete_archived_teams,
+    find_archived_teams,
+    remove_finished,
+    remove_team,
+)
 from teamwright.saved.teams import find_saved_team, find_team_view, require_adoptable
 from teamwright.team_records.views import TeamView, archived_teams, resolve_home, team_views
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS
@@ -80,19 +87,44 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
 @click.argument("name", required=False)
 @click.option("--force", is_flag=True, help="Also with open tasks or unread mail, or when files are damaged.")
 @click.option("--finished", is_flag=True, help="All finished teams: no lead, open task or unread mail.")
-@click.option("--older", metavar="AGE", help="With --finished: unchanged for at least this long, e.g. 7d or 12h.")
+@click.option("--archived", is_flag=True, help="Delete archived teams for good, or the one named NAME.")
+@click.option("--older", metavar="AGE", help="With either: unchanged for at least this long, e.g. 30d or 12h.")
+@click.option("--yes", is_flag=True, help="With --archived: do not ask.")
 @json_flag
 @click.pass_context
-def rm(ctx: click.Context, /, name: str | None, force: bool, finished: bool, older: str | None, as_json: bool) -> int:
-    """Archive a team without a running lead: requests, messages and tasks."""
+def rm(
+    ctx: click.Context,
+    /,
+    *,
+    name: str | None,
+    force: bool,
+    finished: bool,
+    archived: bool,
+    older: str | None,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Archive a team without a running lead: requests, messages and tasks.
+
+    With --archived, delete teams in the archive. They are listed first, then you are asked.
+    """
     place = run_location(ctx)
+    if archived and (finished or force):
+        raise UsageError("usage", "--archived takes no --finished and no --force", note="nothing was removed")
+    if archived:
+        before = time.time() - (0.0 if older is None else _seconds(older))
+        return _rm_archived(place, name or "", before, yes=yes, as_json=as_json)
+    if yes:
+        raise UsageError("usage", "--yes goes with --archived", note="nothing was removed")
     if finished:
         if name or force:
             raise UsageError("usage", "--finished takes no NAME and no --force", note="nothing was removed")
         before = time.time() - (0.0 if older is None else _seconds(older))
         return _rm_finished(asyncio.run(_remove_finished(place, before)), as_json=as_json)
     if not name or older is not None:
-        what = "teams rm needs a NAME, or --finished" if not name else "--older goes with --finished"
+        what = "teams rm needs a NAME, --finished or --archived"
+        if name:
+            what = "--older goes with --finished or --archived"
         raise UsageError("usage", what, do=["teamwright teams rm --finished --older 7d"], note="nothing was removed")
     removed = asyncio.run(_remove(place, name, force=force))
     if as_json:
@@ -140,6 +172,49 @@ def _rm_finished(removed: Sequence[RemovedTeam], *, as_json: bool) -> int:
         say(one_line(f'team "{one.team}" is in the archive: {one.archived}'))
     if not removed:
         say("No finished team of that age.")
+    return 0
+
+
+_SHOWN = 12
+"""The number of archived teams that are listed before they are deleted."""
+
+
+def _rm_archived(place: RunLocation, name: str, before: float, *, yes: bool, as_json: bool) -> int:
+    """Delete archived teams after a person said yes; print what is deleted."""
+    if named_database(place) is not None:
+        what = "--archived deletes teams in the archive of this computer, not those of a database"
+        raise UsageError("usage", what, note="nothing was removed")
+    home = resolve_home(place.home)
+    require_person(home, "deletes archived teams", "teams rm --archived")
+    found = find_archived_teams(home, before, name)
+    if as_json and not yes:
+        raise UsageError("usage", "--json asks nobody", do=["add --yes"], note="nothing was removed")
+    if not as_json:
+        if not found:
+            say("No archived team of that age.")
+            return 0
+        say_table(
+            ("archived team", "entry", "archived"),
+            [(t.team, t.entry, format_age(t.archived_at)) for t in found[:_SHOWN]],
+        )
+        if len(found) > _SHOWN:
+            say(f"and {len(found) - _SHOWN} more: teamwright teams --archived")
+    teams_text = "1 archived team" if len(found) == 1 else f"{len(found)} archived teams"
+    if not yes:
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise UsageError("usage", "no person is here to say yes", do=["add --yes"], note="nothing was removed")
+        if not click.confirm(f"Delete {teams_text} with requests, messages and tasks for good?"):
+            say("Nothing was removed.")
+            return 0
+    gone = delete_archived_teams(home, found)
+    if as_json:
+        say_json(gone)
+    else:
+        say(f"{teams_text} deleted." if len(gone) == len(found) else f"{len(gone)} of {teams_text} deleted.")
+    if stayed := [one.entry for one in found if one not in gone]:
+        raise TeamwrightError(
+            "failed", f"could not be deleted: {', '.join(stayed[:5])}", looked_at=[("archive", str(home.archive))]
+        )
     return 0
 
 

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.instructions import MAX_CHARS, MAX_TOTAL, NestedInstructions, load_instructions
+from teamwright.agent.instructions import (
+    MAX_CHARS,
+    MAX_TOTAL,
+    NestedInstructions,
+    SessionInstructions,
+    load_instructions,
+    outside_texts,
+)
 
 
 @pytest.fixture
@@ -25,7 +32,13 @@ def write(path: Path, text: str) -> Path:
 def texts(place: Path, below: str = "", *, trusted: bool = False, compat: bool = True) -> list[str]:
     project = place / "project"
     home = Path(os.environ["TEAMWRIGHT_HOME"])
-    return [one.text.strip() for one in load_instructions(project / below, project, home, compat, trusted)]
+    outside = outside_now(project, compat) if trusted else frozenset[str]()
+    return [one.text.strip() for one in load_instructions(project / below, project, home, compat, outside)]
+
+
+def outside_now(project: Path, compat: bool = True) -> frozenset[str]:
+    """Return what a person trusts who trusts the repository as it is."""
+    return frozenset(str(text) for _, text in outside_texts(project, compat))
 
 
 @pytest.mark.promise("H4")
@@ -118,6 +131,50 @@ def test_before_trust_the_file_itself_does_not_lead_out_either(place):
     assert texts(place, trusted=True) == ["SECRET"]
 
 
+@pytest.mark.promise("K1", "P7")
+@pytest.mark.parametrize("file", ["AGENTS.md", "src/AGENTS.md", ".claude/rules/new.md", "CLAUDE.local.md"])
+def test_trust_in_instructions_is_no_trust_in_imports_that_agents_add_later(place, file):
+    project = place / "project"
+    write(place / "outside/style.md", "STYLE")
+    write(place / "outside/private.md", "SECRET")
+    write(project / "AGENTS.md", "@../outside/style.md")
+    trusted = outside_now(project)
+    write(project / file, f"@{place}/outside/style.md @{place}/outside/private.md")
+    session = SessionInstructions.load(project / "src", project, place / "home", True, trusted)
+    initial = [one.text for one in session.initial]
+    told = session.nested().text_for(project / "src/deep/x.py")
+    assert "STYLE" in initial and "SECRET" not in initial and "SECRET" not in told
+
+
+@pytest.mark.promise("K1", "P7")
+def test_a_text_that_names_further_texts_outside_is_trusted_with_them(place):
+    write(place / "project/AGENTS.md", "@../outside/one.md")
+    write(place / "outside/one.md", "ONE @two.md")
+    write(place / "outside/two.md", "TWO")
+    assert texts(place, trusted=True) == ["@../outside/one.md", "ONE @two.md", "TWO"][1:]
+
+
+@pytest.mark.promise("P7")
+@pytest.mark.parametrize("how", ["@.env", "link"])
+def test_a_file_that_a_rule_withholds_is_no_instruction(place, how):
+    project = place / "project"
+    write(project / ".env", "TOKEN")
+    for directory in (project, project / "src"):
+        if how == "link":
+            (directory / "AGENTS.md").symlink_to(project / ".env")
+        else:
+            write(directory / "AGENTS.md", f"text of {directory.name} @{project}/.env")
+    session = SessionInstructions.load(project, project, place / "home", True, frozenset())
+
+    def withholds(file: Path) -> bool:
+        return os.path.basename(os.path.realpath(file)) == ".env"
+
+    initial = [one.text for one in session.initial_for(withholds)]
+    told = session.nested().text_for(project / "src/x.py", withholds)
+    assert initial == ([] if how == "link" else [f"text of project @{project}/.env"])
+    assert "TOKEN" not in told and ("text of src" in told) is (how == "@.env")
+
+
 @pytest.mark.promise("K1", "F66", "P7")
 @pytest.mark.parametrize("name", ["id_rsa", ".env", "settings.json", "key.pem"])
 def test_a_trusted_repository_imports_no_keys_from_outside(place, name):
@@ -135,7 +192,7 @@ def test_the_users_own_file_may_import_from_anywhere(place):
 
 def test_a_file_that_is_too_long_is_cut_and_says_so(place):
     write(place / "project/AGENTS.md", "x" * (MAX_CHARS + 1))
-    (found,) = load_instructions(place / "project", place / "project", place / "home", True, False)
+    (found,) = load_instructions(place / "project", place / "project", place / "home", True)
     assert len(found.text) < MAX_CHARS + 300
     assert "was cut at 40,000 of 40,001 characters" in found.warning
     assert found.warning in found.text
@@ -145,7 +202,7 @@ def test_all_files_together_are_bounded(place):
     for number in range(9):
         write(place / f"project/{number}.md", str(number) * MAX_CHARS)
     write(place / "project/AGENTS.md", " ".join(f"@{number}.md" for number in range(9)))
-    found = load_instructions(place / "project", place / "project", place / "home", True, False)
+    found = load_instructions(place / "project", place / "project", place / "home", True)
     assert sum(len(one.text) for one in found) < MAX_TOTAL + MAX_CHARS + 9 * 300
     assert "left out" in found[-1].warning
 
@@ -166,15 +223,15 @@ def test_a_deeper_file_is_told_once_when_its_directory_is_first_touched(place):
     write(project / "AGENTS.md", "root")
     write(project / "src/AGENTS.md", "of src")
     write(project / "src/deep/CLAUDE.md", "of deep")
-    known = load_instructions(project, project, place / "home", True, False)
-    nested = NestedInstructions(project, project, known, True, False)
+    known = load_instructions(project, project, place / "home", True)
+    nested = NestedInstructions(project, project, known, True)
     assert nested.text_for(project / "x.py") == ""
     told = nested.text_for(project / "src/deep/x.py")
     assert told.index("of src") < told.index("of deep")
     assert str(project / "src/AGENTS.md") in told
     assert nested.text_for(project / "src/deep/y.py") == ""
     assert nested.text_for(project / "src/x.py") == ""
-    other = NestedInstructions(project, project, known, True, False)
+    other = NestedInstructions(project, project, known, True)
     assert "of src" in other.text_for(project / "src/x.py")
     assert "of deep" in other.text_for(project / "src/deep/x.py")
 
@@ -184,7 +241,7 @@ def test_a_directory_outside_the_repository_tells_nothing(place):
     project = place / "project"
     write(place / "outside/AGENTS.md", "SECRET")
     (project / "link").symlink_to(place / "outside")
-    nested = NestedInstructions(project, project, [], True, False)
+    nested = NestedInstructions(project, project, [], True)
     assert nested.text_for(project / "link/x.py") == ""
     assert nested.text_for(place / "outside/x.py") == ""
 
@@ -205,8 +262,8 @@ def test_instructions_and_rules_in_the_folder_of_the_other_product_are_read_afte
     assert texts(place) == always
     assert texts(place, "src") == [*always, "in the folder of src"]
     assert texts(place, compat=False) == []
-    known = load_instructions(project, project, Path(os.environ["TEAMWRIGHT_HOME"]), True, False)
-    nested = NestedInstructions(project, project, known, True, False)
+    known = load_instructions(project, project, Path(os.environ["TEAMWRIGHT_HOME"]), True)
+    nested = NestedInstructions(project, project, known, True)
     assert nested.text_for(project / "x.txt") == ""
     assert "mine, of Python" in nested.text_for(project / "x.py")
     assert nested.text_for(project / "y.py") == ""
@@ -233,7 +290,7 @@ def test_paths_of_a_rule_are_read_in_every_form_that_people_write(place, paths, 
     project = place / "project"
     write(project / ".claude/rules/one.md", f"---\n{paths}\n---\nTHE RULE")
     assert texts(place) == []
-    nested = NestedInstructions(project, project, [], True, False)
+    nested = NestedInstructions(project, project, [], True)
     assert ("THE RULE" in nested.text_for(project / touched)) is is_about
 
 
@@ -245,7 +302,7 @@ def test_a_broken_pattern_harms_no_other_rule_and_a_loop_of_links_ends(place):
     (project / ".claude/rules/loop").symlink_to(project / ".claude/rules")
     write(place / "outside/secret.md", "outside")
     (project / ".claude/rules/out.md").symlink_to(place / "outside/secret.md")
-    nested = NestedInstructions(project, project, [], True, False)
+    nested = NestedInstructions(project, project, [], True)
     assert nested.text_for(project / "src/x.py").endswith("good")
     assert any("cannot be read" in one.reason and one.verdict == "broken" for one in nested.result.skipped)
     assert any(one.verdict == "needs trust" for one in nested.result.skipped)

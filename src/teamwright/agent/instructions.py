@@ -1,7 +1,8 @@
 """Instructions of the user and the project: AGENTS.md and CLAUDE.md, their imports, and those of deeper directories.
 
 The user's come first, then root to leaf, local files last; a text that is reached twice is given once. Links and
-imports of an untrusted repository may not lead outside it. Reads files; runs no program.
+imports of a repository may lead outside it only to the texts that a person trusted (`outside_texts`). Reads files; runs
+no program.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -30,7 +31,9 @@ FILE_NAMES = ("AGENTS.md", "CLAUDE.md")
 LOCAL_FILE_NAME = "CLAUDE.local.md"
 
 _TEXT_SUFFIXES = frozenset({".md", ".mdc", ".txt", ".rst"})
-"""File types that a trusted repository may import from outside it: texts, never keys or settings."""
+"""File types that a repository may import from outside it, when that is trusted: texts, never keys or settings."""
+
+NO_TEXTS = frozenset[str]()
 
 _TRAILING_MARKS = ".,;:!?)"
 """Characters that may follow an import and are not part of it."""
@@ -73,17 +76,36 @@ class Instructions(Struct, frozen=True):
     scoped: list[ScopedRule]
 
 
-def load_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trusted: bool) -> list[Instruction]:
+def load_instructions(
+    cwd: Path, repo_root: Path, home: Path, compat: bool, outside: frozenset[str] = NO_TEXTS
+) -> list[Instruction]:
     """Load all instructions for an agent that works in `cwd`, in reading order.
 
-    `home` is the user's state root. With `compat` the files of the other product are read as well.
+    `home` is the user's state root. With `compat` the files of the other product are read as well. `outside` are the
+    texts outside of the repository, by real path, that it may import.
     """
-    return read_instructions(cwd, repo_root, home, compat, trusted).found
+    return read_instructions(cwd, repo_root, home, compat, outside).found
 
 
-def read_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trusted: bool) -> Instructions:
+def outside_texts(repo_root: Path, compat: bool) -> list[tuple[Path, Path]]:
+    """Return the texts outside of the repository that the instructions in its top directory import or are links to.
+
+    Each is a pair of the file that names it and its real path.
+    """
+    reader = _Reader(Path(os.path.realpath(repo_root)), compat, None)
+    reader.read_directory(reader.root)
+    if compat:
+        reader.read(reader.root / LOCAL_FILE_NAME)
+        for one in reader.scoped:
+            reader.read(one.path, rule=True)
+    return reader.led_outside
+
+
+def read_instructions(
+    cwd: Path, repo_root: Path, home: Path, compat: bool, outside: frozenset[str] = NO_TEXTS
+) -> Instructions:
     """Read the instructions for an agent that works in `cwd`, skipped files included."""
-    reader = _Reader(Path(os.path.realpath(repo_root)), compat, trusted)
+    reader = _Reader(Path(os.path.realpath(repo_root)), compat, outside)
     reader.read(home / "AGENTS.md", own=True)
     if compat:
         reader.read(Path(os.path.expanduser("~/.claude/CLAUDE.md")), own=True)
@@ -103,30 +125,43 @@ class SessionInstructions(Struct, frozen=True):
     repo_root: Path
     initial: Sequence[Instruction]
     compat: bool
-    trusted: bool
+    outside: frozenset[str] = NO_TEXTS
 
     @classmethod
-    def load(cls, cwd: Path, repo_root: Path, user_dir: Path, compat: bool, trusted: bool) -> SessionInstructions:
+    def load(
+        cls, cwd: Path, repo_root: Path, user_dir: Path, compat: bool, outside: frozenset[str]
+    ) -> SessionInstructions:
         """Load the initial instructions; see `load_instructions`."""
-        return cls(cwd, repo_root, load_instructions(cwd, repo_root, user_dir, compat, trusted), compat, trusted)
+        return cls(cwd, repo_root, load_instructions(cwd, repo_root, user_dir, compat, outside), compat, outside)
+
+    def initial_for(self, withholds: Callable[[Path], bool]) -> list[Instruction]:
+        """Return the initial instructions without the files that an agent must not read."""
+        return [one for one in self.initial if not withholds(one.path)]
 
     def nested(self) -> NestedInstructions:
         """Return the instructions of deeper directories for an agent that has received none of them."""
-        return NestedInstructions(self.cwd, self.repo_root, self.initial, self.compat, self.trusted)
+        return NestedInstructions(self.cwd, self.repo_root, self.initial, self.compat, self.outside)
 
 
 class NestedInstructions:
     """The instructions of deeper directories, each delivered once to an agent when it first touches a file there."""
 
-    def __init__(self, cwd: Path, repo_root: Path, known: Sequence[Instruction], compat: bool, trusted: bool) -> None:
+    def __init__(
+        self,
+        cwd: Path,
+        repo_root: Path,
+        known: Sequence[Instruction],
+        compat: bool,
+        outside: frozenset[str] = NO_TEXTS,
+    ) -> None:
         self._cwd, self._known = cwd, known
-        self._reader = _Reader(repo_root, compat, trusted)
+        self._reader = _Reader(repo_root, compat, outside)
         self._visited = set[Path]()
 
-    def text_for(self, path: Path) -> str:
-        """Return the instructions for an agent that touches this path;
+    def text_for(self, path: Path, withholds: Callable[[Path], bool] = lambda _: False) -> str:
+        """Return the instructions for an agent that touches this path; empty when it has received them, or without any.
 
-        empty when there are none or it has received them.
+        Files that the agent must not read (`withholds`) are left out.
         """
         if not self._visited:
             self._begin()  # most agents touch no file there, so creating one must cost nothing
@@ -136,7 +171,7 @@ class NestedInstructions:
             self._visited.add(place)
             self._read_way_to(Path(os.path.realpath(place)))
         self._reader.read_scoped(Path(os.path.realpath(path)))
-        new = self._reader.found[before:]
+        new = [one for one in self._reader.found[before:] if not withholds(one.path)]
         return "\n\n".join(f"{one.path} is about {one.about or 'its directory'}:\n{one.text.strip()}" for one in new)
 
     def _read_way_to(self, place: Path) -> None:
@@ -166,15 +201,19 @@ class NestedInstructions:
 
 
 class _Reader(Struct):
-    """A reader that reads each file once, in order, with its imports directly after it."""
+    """A reader that reads each file once, in order, with its imports directly after it.
+
+    `outside` are the texts outside of the root that it may read, by real path; None: all, which `led_outside` lists.
+    """
 
     root: Path
     compat: bool
-    trusted: bool
+    outside: frozenset[str] | None
     found: list[Instruction] = field(default_factory=list[Instruction])
     import_only: list[Path] = field(default_factory=list[Path])
     skipped: list[SkippedInstruction] = field(default_factory=list[SkippedInstruction])
     scoped: list[ScopedRule] = field(default_factory=list[ScopedRule])
+    led_outside: list[tuple[Path, Path]] = field(default_factory=list[tuple[Path, Path]])
     _paths: dict[str, Path] = field(default_factory=dict[str, Path])
     _digests: dict[bytes, Path] = field(default_factory=dict[bytes, Path])
     _total: int = 0
@@ -231,10 +270,19 @@ class _Reader(Struct):
         self._paths[os.path.realpath(instruction.path)] = instruction.path
         self._digests[_digest(instruction.text)] = instruction.path
 
-    def read(self, path: Path, *, own: bool = False, depth: int = 0, rule: bool = False, about: str = "") -> None:
+    def read(
+        self,
+        path: Path,
+        *,
+        own: bool = False,
+        depth: int = 0,
+        rule: bool = False,
+        about: str = "",
+        named_by: Path | None = None,
+    ) -> None:
         """Read one file and its imports. `own`: the user's file, which may import any path.
 
-        `rule`: it may have a front matter.
+        `rule`: it may have a front matter. `named_by` is the file that imports it.
         """
         real = os.path.realpath(path)
         if (other := self._paths.get(real)) is not None:
@@ -252,6 +300,8 @@ class _Reader(Struct):
                 self.skipped.append(_explain_no_text(path))
             return
         self._paths[real] = path
+        if not own and not Path(real).is_relative_to(self.root):
+            self.led_outside.append((named_by or path, Path(real)))
         targets = self._targets(path, text, Path(real).parent, depth)
         digest = _digest(text)
         if digest in self._digests:
@@ -264,7 +314,7 @@ class _Reader(Struct):
             self._digests[digest] = path
             self._add(path, text, about)
         for target in targets:
-            self.read(target, own=own, depth=depth + 1)
+            self.read(target, own=own, depth=depth + 1, named_by=path)
 
     def _targets(self, path: Path, text: str, base: Path, depth: int) -> list[Path]:
         """Return the files that a text imports. Missing files and imports that are too deep are noted as skipped."""
@@ -289,7 +339,8 @@ class _Reader(Struct):
             return None
         if real.suffix.lower() not in _TEXT_SUFFIXES or not (depth > 0 or real.name in {*FILE_NAMES, LOCAL_FILE_NAME}):
             return "it leads out of the repository, and not to a text", "ignored"
-        return None if self.trusted else ("it leads out of the repository", "needs trust")
+        known = self.outside is None or str(real) in self.outside
+        return None if known else ("it leads out of the repository", "needs trust")
 
     def _add(self, path: Path, text: str, about: str) -> None:
         warning = ""

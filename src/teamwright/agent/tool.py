@@ -76,6 +76,8 @@ class Workplace(Struct):
     accepts_images: bool = True
     instructions: InstructionSource | None = None
     """The source of the instructions of directories, which an agent receives when it first touches a path in one."""
+    withholds: Callable[[Path], bool] = lambda _: False
+    """Returns True for a file whose text the agent must not get, because a rule names it."""
     temporary: TemporaryFiles | None = None
     """The session's temporary files; None without a sandbox."""
     sandbox: SandboxSettings = UNBOUNDED
@@ -88,7 +90,7 @@ class Workplace(Struct):
             return ""
         if self._nested is None:
             self._nested = self.instructions.nested()
-        return self._nested.text_for(path)
+        return self._nested.text_for(path, self.withholds)
 
     def forget_instructions(self) -> None:
         """Deliver all instructions of directories again: the agent has lost those that it received."""

@@ -57,6 +57,7 @@ _COMMANDS = frozenset({"task_check"})
 
 HOOKS = "hooks"
 STATUS_LINE = "statusLine"
+IMPORT = "import"
 
 
 class TrustEntry(Struct, frozen=True):
@@ -106,6 +107,7 @@ def survey_repository(root: Path, compat: bool = True) -> list[TrustEntry]:
     found += _servers(root, compat)
     found += _agents(root, compat)
     found += _assets(root, compat)
+    found += _imports(root, compat)
     of_person = person_entries(root, person_environment(os.environ))
     found += [_git_entry(root, entry) for entry in (*git_entries(root), *of_person)]
     return sorted(found, key=_rank)
@@ -290,6 +292,18 @@ def _asset_entry(root: Path, kind: SkillKind, place: str, path: Path) -> TrustEn
     summary = f"{kind}: {path.stem}" + (f"; {does}" if does else "")
     digest = asset_digest(root, path, runs)
     return TrustEntry(kind, path.stem, file, digest, "used", summary, "allows: " in does, runs)
+
+
+def _imports(root: Path, compat: bool) -> Iterator[TrustEntry]:
+    """Yield the entries of texts outside of the repository that its instructions import.
+
+    Agents may write instructions, so each such text needs trust, but not a change of what it says.
+    """
+    from teamwright.agent.instructions import outside_texts
+
+    for named_by, text in dict.fromkeys(outside_texts(root, compat)):
+        file, name = _relative(named_by, root), str(text)
+        yield TrustEntry(IMPORT, name, file, _digest([IMPORT, name, file]), "used", f"instructions from {name}")
 
 
 def asset_files(root: Path, kind: SkillKind, path: Path) -> RunFiles:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.config.settings.settings_files import bad_settings
-from teamwright.config.trust_entries import TrustEntry, survey_repository
+from teamwright.config.trust_entries import IMPORT, TrustEntry, survey_repository
 from teamwright.git.git_entries import GitEntry
 from teamwright.git.repository import trust_root, work_tree
 from teamwright.protocol.errors import StorageError
@@ -62,6 +62,11 @@ class TrustState(Struct, frozen=True):
     def needs_asking(self) -> tuple[TrustEntry, ...]:
         """The pending entries that would take effect today, about which a person is asked."""
         return tuple(entry for entry in self.pending if entry.effect == "used")
+
+    @property
+    def trusted_texts(self) -> frozenset[str]:
+        """The texts outside of the repository, by real path, that its instructions may import."""
+        return frozenset(entry.name for entry in self.entries if entry.kind == IMPORT and self.allows(entry))
 
     @property
     def trusted_git(self) -> frozenset[GitEntry]:

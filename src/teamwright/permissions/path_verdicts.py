@@ -246,6 +246,15 @@ def judge_own_file(context: DecisionContext, tool: str, path: Path, why: str) ->
     return decide_by_mode(context.mode, Verdict.ALLOW, why)
 
 
+def is_named_by_rule(context: DecisionContext, path: Path) -> bool:
+    """Return True when a rule denies or asks about reading this very file; rules for all files do not count."""
+    named, real = os.path.normpath(path), real_path(path)
+    rules = context.rules.rules_for("Read")
+    about_files = [rule for rule in (*rules.deny, *rules.ask) if not rule.is_whole_tool]
+    named_here = _matching(tuple(about_files), named, real)
+    return (named_here or _matching_original(context, tuple(about_files), path)) is not None
+
+
 PRIVATE_FILES = "private files"
 """The rule of paths below a directory that belong to Teamwright or to other agents."""
 

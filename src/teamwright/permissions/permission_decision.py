@@ -26,7 +26,13 @@ from teamwright.permissions.decision_context import (
     strictest,
 )
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths, Segments
-from teamwright.permissions.path_verdicts import PRIVATE_FILES, denied_below, judge_own_file, judge_path
+from teamwright.permissions.path_verdicts import (
+    PRIVATE_FILES,
+    denied_below,
+    is_named_by_rule,
+    judge_own_file,
+    judge_path,
+)
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import BY_SANDBOX, Access, Decision, Mode, PermissionUpdate, Verdict
 from teamwright.processes.program_environment import add_changeable
@@ -382,6 +388,10 @@ class Policy:
             return NOTHING_EXCLUDED
         patterns = sorted(set[Segments]().union(*found.values()))
         return ExcludedPaths(tuple(patterns), tuple(found), lambda path: self._forbids(tool, path))
+
+    def withholds(self, file: Path) -> bool:
+        """Return True for a file whose text the runtime must not give to this agent: a rule denies or asks about it."""
+        return any(is_named_by_rule(context, file) for context in self._contexts())
 
     def _contexts(self) -> Iterator[DecisionContext]:
         yield self._current_context()

@@ -104,7 +104,7 @@ class ConfigReloader(Struct):
         settings = load_settings(context.home, context.cwd, flags, trust)
         tree, cwd = self.agent_factory.worktree, self.agent_factory.work_directory
         root = trust.root if tree is None else tree.scope.tree
-        known = SessionInstructions.load(cwd, root, context.home.own, settings.compat, trust.trusted)
+        known = SessionInstructions.load(cwd, root, context.home.own, settings.compat, trust.trusted_texts)
         shelf = make_shelf(settings, context.home, trust, context.places.plugins, context.id)
         servers, warnings = servers_of(
             replace(context, settings=settings, trust=trust), self.agent_factory.toolset.bash, cwd

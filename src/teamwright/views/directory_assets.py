@@ -49,9 +49,9 @@ _DEEPER = "loaded when its directory is touched"
 def instruction_assets(subject: CheckSubject) -> Iterator[Asset]:
     """Yield all instruction files, in the order in which a run reads them."""
     cwd, root, ours = subject.cwd, subject.root, subject.query.home.own
-    begun = read_instructions(cwd, root, ours, subject.compat, subject.trust.trusted)
+    begun = read_instructions(cwd, root, ours, subject.compat, subject.trust.trusted_texts)
     yield from _assets(begun, "")
-    deeper = NestedInstructions(cwd, root, begun.found, subject.compat, subject.trust.trusted)
+    deeper = NestedInstructions(cwd, root, begun.found, subject.compat, subject.trust.trusted_texts)
     known = {asset.path for asset in (*begun.found, *begun.skipped, *begun.scoped)} | set(begun.import_only)
     places, all_seen = _below(root)
     for place in places:

@@ -33,7 +33,7 @@ def kinds(folder, *, trusted: bool) -> AgentTypes:
 
 
 def texts(folder, below: str = "") -> list[str]:
-    found = load_instructions(folder.root / below, folder.root, folder.home.own, True, False)
+    found = load_instructions(folder.root / below, folder.root, folder.home.own, True)
     return [one.text.strip() for one in found]
 
 
@@ -67,8 +67,8 @@ def test_agents_md_and_claude_md_that_say_the_same_are_told_once(folder, how):
 
 @pytest.mark.promise("H4")
 def test_deeper_instructions_are_told_when_their_directory_is_touched(folder):
-    known = load_instructions(folder.root, folder.root, folder.home.own, True, False)
-    nested = NestedInstructions(folder.root, folder.root, known, True, False)
+    known = load_instructions(folder.root, folder.root, folder.home.own, True)
+    nested = NestedInstructions(folder.root, folder.root, known, True)
     assert "The web part" in nested.text_for(folder.root / "web" / "index.html")
     assert nested.text_for(folder.root / "web" / "index.html") == ""
 
@@ -172,7 +172,7 @@ def test_one_setting_switches_all_of_it_off(folder):
     folder.trust()
     settings = folder.settings()
     assert (settings.rules, settings.hooks, settings.env, settings.mcp.servers) == ((), (), {}, ())
-    instructions = load_instructions(folder.root, folder.root, folder.home.own, False, True)
+    instructions = load_instructions(folder.root, folder.root, folder.home.own, False)
     assert [one.path.name for one in instructions] == ["AGENTS.md"]
     assert not make_shelf(settings, folder.home, folder.state(compat=False)).callable_skills
     assets = [asset for asset in found(folder) if ".claude" in asset.file or "CLAUDE" in asset.name]

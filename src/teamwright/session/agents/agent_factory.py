@@ -117,7 +117,7 @@ class AgentFactory(AgentParts):
         def system() -> list[Block]:
             appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
             base = self.base or (kind.prompt if kind is not None else "")
-            return lead_prompt(self.toolset.teams, self._session_part(header), appended, base)
+            return lead_prompt(self.toolset.teams, self._session_part(header, policy), appended, base)
 
         who = HookAgent(self.session, self._transcript, LEAD_KIND, LEAD, LEAD, own=self._transcript)
         basis = self._basis(who, model, replace(self.first, policy=lambda: policy, display_name=LEAD))
@@ -249,7 +249,7 @@ class AgentFactory(AgentParts):
             return self._visible_tools([*own, *await self._server_tools(kind, inherited)])
 
         def system() -> list[Block]:
-            return teammate_prompt(spec.name, team.name, kind, self._session_part(header, place))
+            return teammate_prompt(spec.name, team.name, kind, self._session_part(header, policy(), place))
 
         agent_id = f"{spec.name}@{team.name}"
         who = HookAgent(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
@@ -298,7 +298,7 @@ class AgentFactory(AgentParts):
             *await self._server_tools(kind, inherited, (*NOT_FOR_SUBAGENTS, *parent.disallowed)),
         ]
         tools = self._visible_tools(start.tools(tools, self.toolset))
-        system = subagent_prompt(kind, self._session_part(start.header, place))
+        system = subagent_prompt(kind, self._session_part(start.header, policy(), place))
         above, cwd = LEAD_ALIAS if caller == LEAD else caller, None if spec.worktree is not None else spec.cwd
         whose = (SUBAGENT, agent_id, agent_id, kind.name, "", above, run.generation, path)
         basis = self._basis(HookAgent(self.session, self._transcript, *whose), model, inherited, cwd)

@@ -291,6 +291,7 @@ class AgentParts(Struct, dict=True):
             env=self.env if place is None else {**self.env, **place.variables},
             accepts_images=model.card.images,
             instructions=self.instructions if place is None else place.instructions,
+            withholds=lambda file: inherited.current_policy().withholds(file),
             temporary=inherited.current_policy().scope.temporary,
             sandbox=inherited.sandbox,
         )
@@ -335,12 +336,14 @@ class AgentParts(Struct, dict=True):
         state = {} if git is None else {"git_head": git.head, "git_dirty": git.dirty}
         return {**known, TAG_KEY: self.tag_key, **state}
 
-    def _session_part(self, header: Mapping[str, Any] | None, place: AgentWorkspace | None = None) -> SessionPart:
+    def _session_part(
+        self, header: Mapping[str, Any] | None, policy: Policy, place: AgentWorkspace | None = None
+    ) -> SessionPart:
         """Return the session's part of a prompt; a resumed agent keeps the key in its transcript's first line."""
         key = self.tag_key if header is None else header_tag_key(header)
         if place is not None:
-            return SessionPart(place.environment(self.place), key, place.instructions.initial)
-        return SessionPart(self.place, key, self.instructions.initial)
+            return SessionPart(place.environment(self.place), key, place.instructions.initial_for(policy.withholds))
+        return SessionPart(self.place, key, self.instructions.initial_for(policy.withholds))
 
     @property
     def prefixes(self) -> Path:

@@ -86,7 +86,7 @@ async def open_workspace(
         record,
         scope,
         cwd,
-        SessionInstructions.load(cwd, tree, home, session.compat, session.trusted),
+        SessionInstructions.load(cwd, tree, home, session.compat, session.outside),
         worktrees.variables(record),
         is_session,
     )

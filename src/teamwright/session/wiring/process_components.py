@@ -226,8 +226,8 @@ def make_agent_factory(
 ) -> AgentFactory:
     """Create the factory of all agents of this process. `budget_tracker` has the budget of their calls."""
     options, settings = context.options, context.settings
-    root, compat, trusted = context.trust.root, settings.compat, context.trust.trusted
-    known = SessionInstructions.load(context.cwd, root, context.home.own, compat, trusted)
+    root, outside = context.trust.root, context.trust.trusted_texts
+    known = SessionInstructions.load(context.cwd, root, context.home.own, settings.compat, outside)
     resolver = make_resolver(context, log.emit)
     sandbox = sandbox_maker(context, log.emit)
     style, problem = _style(context)

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.config.agent_types.definition_sources import definition_sources
 from teamwright.config.permission_policy import make_policy
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.settings_merge import load_settings, reads_other_product
+from teamwright.config.settings_runs import find_further_programs
 from teamwright.config.trust_store import TrustState, TrustStore
 from teamwright.permissions.permission_decision import Policy
 from teamwright.storage.paths import Home, find_home
@@ -47,7 +49,9 @@ class Repository:
         return load_settings(self.home, self.root, flags, self.state(compat=compat, **kwargs))
 
     def policy(self, flags: SettingFlags | None = None, **kwargs) -> Policy:
-        return make_policy(self.settings(flags, **kwargs), self.home, self.root, self.state(**kwargs))
+        sources = definition_sources(self.home, self.root, compat=True)
+        further = find_further_programs(sources, self.home, self.root)
+        return make_policy(self.settings(flags, **kwargs), self.home, self.root, self.state(**kwargs), further=further)
 
 
 @pytest.fixture

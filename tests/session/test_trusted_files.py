@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.config.agent_types.definition_sources import definition_sources
+from teamwright.config.plugins import plugin_at
 from teamwright.config.project_runs import git_doubt, hook_digest, hook_files
 from teamwright.config.settings.settings import SettingFlags
-from teamwright.config.settings_runs import programs_outside
+from teamwright.config.settings_runs import files_run_by, find_further_programs, programs_outside
 from teamwright.config.trusted_skills import make_shelf
 from teamwright.hooks.hook_index import HookIndex, HookSpec
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
@@ -19,6 +21,7 @@ from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.sandbox.command_needs import NO_NEEDS
 from teamwright.sandbox.command_policy import SandboxPaths, protected_paths
+from teamwright.sandbox.policy import is_inside
 from tests.session.conftest import Repository
 from tests.ui.conftest import GIT
 
@@ -194,6 +197,78 @@ def test_no_confined_command_changes_a_script_that_a_persons_own_hook_runs_outsi
     assert [hook.confined_because for hook in filled.settings().hooks] == [""]
     filled.user({"mcpServers": {"own": {"command": "sh", "args": ["tools/b.sh"]}}})
     assert str(filled.root / "tools/b.sh") in programs_outside(filled.settings(), filled.root)
+
+
+@pytest.mark.promise("K1")
+def test_no_confined_command_changes_a_script_that_a_repositorys_hook_runs_outside_of_the_sandbox(filled):
+    for kind in ("hook", "status line"):
+        define(filled, kind, "cd tools && ./b.sh")
+        filled.trust()
+        assert str(filled.root / "tools/b.sh") in programs_outside(filled.settings(), filled.root)
+        define(filled, kind, "make h")
+        filled.trust()
+        assert str(filled.root / "Makefile") not in programs_outside(filled.settings(), filled.root)
+
+
+@pytest.mark.promise("K1")
+@pytest.mark.parametrize("place", ["agent type", "server of an agent type", "plugin"])
+def test_what_a_persons_agent_types_and_plugins_run_is_guarded_and_no_confined_command_changes_it(filled, place):
+    assert edit(filled, "tools/b.sh") is Verdict.ALLOW
+    hooks = {"Stop": [{"hooks": [{"type": "command", "command": "cd tools && ./b.sh"}]}]}
+    plugins = []
+    if place == "plugin":
+        plugin = filled.root.parent / "plugin"
+        (plugin / ".claude-plugin").mkdir(parents=True)
+        (plugin / ".claude-plugin/plugin.json").write_text(json.dumps({"name": "p"}))
+        (plugin / "hooks").mkdir()
+        (plugin / "hooks/hooks.json").write_text(json.dumps({"hooks": hooks}))
+        plugins = [plugin_at(plugin)]
+    else:
+        servers = {"x": {"command": "sh", "args": ["tools/b.sh"]}}
+        field = {"hooks": hooks} if place == "agent type" else {"mcpServers": servers}
+        agents = filled.home.own / "agents"
+        agents.mkdir(parents=True)
+        (agents / "reviewer.md").write_text(f"---\nname: reviewer\ndescription: x\n{json.dumps(field)[1:-1]}\n---\nx")
+    sources = definition_sources(filled.home, filled.root, compat=True, plugins=plugins)
+    further = find_further_programs(sources, filled.home, filled.root)
+    assert str(filled.root / "tools/b.sh") in programs_outside(filled.settings(), filled.root, further)
+    run = files_run_by(filled.settings(), filled.root, further)
+    assert filled.root / "tools/b.sh" in run.files
+    if place != "plugin":
+        assert edit(filled, "tools/b.sh") is Verdict.ASK
+
+
+GIT_SETTINGS = {
+    ("core.hooksPath", "tools/hooks"): "tools/hooks/pre-commit",
+    ("core.fsmonitor", "./tools/b.sh"): "tools/b.sh",
+    ("filter.x.clean", "sh x.sh"): "more.sh",
+    ("diff.x.textconv", "./tools/later.sh"): "tools/later.sh",
+    ("filter.x.process", "python3 tools"): "tools/helper.py",
+    ("include.path", "{root}/shared.inc"): "shared.inc",
+}
+
+
+@pytest.mark.promise("K1")
+@pytest.mark.parametrize("scope", ["--local", "--global"])
+def test_what_git_obeys_by_its_settings_is_guarded_before_trust_and_no_confined_command_changes_it(filled, scope):
+    for (name, value), path in GIT_SETTINGS.items():
+        assert (name, edit(filled, path)) == (name, Verdict.ALLOW)
+        assert not programs_outside(filled.settings(), filled.root)
+        git = ["git", "-C", str(filled.root), "config", scope]
+        subprocess.run([*git, name, value.format(root=filled.root)], check=True)
+        assert (name, edit(filled, path)) == (name, Verdict.ASK)
+        closed = programs_outside(filled.settings(), filled.root)
+        assert any(is_inside(str(filled.root / path), one) for one in closed), name
+        assert edit(filled, "README.md") is Verdict.ALLOW
+        subprocess.run([*git, "--unset", name], check=True)
+
+
+@pytest.mark.promise("K1")
+def test_settings_of_git_that_name_programs_elsewhere_guard_no_file_of_their_name(filled):
+    for name, value in (("core.pager", "less"), ("credential.helper", "store"), ("core.editor", "code --wait")):
+        subprocess.run(["git", "-C", str(filled.root), "config", name, value], check=True)
+    assert [edit(filled, path) for path in ("less", "store", "code")] == [Verdict.ALLOW] * 3
+    assert not programs_outside(filled.settings(), filled.root)
 
 
 @pytest.mark.finding("3P5")

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from teamwright.config.settings.settings import Settings
-from teamwright.config.settings_runs import files_run_by
+from teamwright.config.settings_runs import NOTHING_FURTHER, FurtherPrograms, files_run_by
 from teamwright.config.trust_store import TrustState
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.permission_decision import Policy
@@ -30,13 +30,15 @@ def make_policy(
     trust: TrustState,
     own: tuple[Path, ...] = (),
     temporary: TemporaryFiles | None = None,
+    *,
+    further: FurtherPrograms = NOTHING_FURTHER,
 ) -> Policy:
     """Return the policy of a run in this directory. `own` are directories of the state root that its agents may read.
 
-    `temporary` are the session's temporary files.
+    `temporary` are the session's temporary files, `further` what agent types and plugins run.
     """
     trusted = [entry.runs for entry in trust.entries if trust.allows(entry)]
-    run = merge_run_files([*trusted, files_run_by(settings, trust.root)])
+    run = merge_run_files([*trusted, files_run_by(settings, trust.root, further)])
     scope = PermissionScope(
         directories=tuple(dict.fromkeys((Path(os.path.realpath(cwd)), *settings.directories))),
         private=private_paths(home),

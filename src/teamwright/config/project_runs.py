@@ -17,7 +17,13 @@ from msgspec.structs import replace
 
 from teamwright.config.project_mcp_file import command_of
 from teamwright.git.git_entries import SUBMODULES, GitEntry, git_entries
-from teamwright.git.git_settings import UnclearSettings, list_settings, person_entries, person_environment
+from teamwright.git.git_settings import (
+    UnclearSettings,
+    find_git_code,
+    list_settings,
+    person_entries,
+    person_environment,
+)
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.permissions.run_files import RunFiles, merge_run_files
 from teamwright.processes.named_files import content_digest, named_code
@@ -96,6 +102,18 @@ def git_files(root: Path, name: str) -> list[Path]:
         return []
     values = (one.value for one in settings if one.key.lower() == name.lower())
     return [path for value in values for path in named_code(value, root)]
+
+
+def git_code_files(root: Path) -> RunFiles:
+    """Return the files of the work tree that git runs or reads as settings, by the repository's and the person's
+    settings. Trust does not matter: the person's own git obeys them.
+    """
+    found = find_git_code(root, person_environment(os.environ))
+    named = {path for value in found.commands for path in named_code(value, root)}
+    files = {path for path in named if not path.is_dir()}
+    programs = (value.split()[0].lstrip("!") for value in found.commands if value.split())
+    files |= {*found.files, *(path for name in programs if "/" in name for path in named_files(root, name))}
+    return RunFiles(files=frozenset(files), trees=frozenset({*found.hooks, *(named - files)}))
 
 
 def run_digests(root: Path, found: RunFiles) -> list[str]:

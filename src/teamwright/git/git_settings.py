@@ -38,6 +38,7 @@ _COMMAND_KEYS = frozenset(_COMMAND_TEXT.split())
 """Keys whose value is a command that git runs by itself, without a word of its line that asks for it."""
 
 _HOOKS = "core.hookspath"
+_INCLUDES = frozenset({"include.path", "includeif.*.path"})
 
 _KNOWN_FILTER = re.compile(r'"?git-[\w.-]+"?(?: +(?:--?(?:[\w.-]+(?:=[\w.-]+)?)?|"?%f"?|[a-z][a-z-]*))*')
 """A filter of a program that extends git, such as git-lfs, git-crypt and git-annex, as their own setup writes it."""
@@ -125,7 +126,7 @@ def list_settings(cwd: Path, env: Mapping[str, str], timeout_s: float = TIMEOUT_
     for setting in found:
         if setting.origin:
             files.add(Path(setting.origin))
-        if setting.pattern in {"include.path", "includeif.*.path"} and setting.origin:
+        if setting.pattern in _INCLUDES and setting.origin:
             files.add(Path(setting.origin).parent / os.path.expanduser(setting.value))
     _listings[key] = _Listing(found, files)
     return found
@@ -249,6 +250,51 @@ def person_entries(start: Path, env: Mapping[str, str], directories: Iterable[st
             digest = text_digest(setting.value.encode(errors="surrogateescape"), files_digest(paths, found.tree))
             entries.append(GitEntry(Path(setting.origin or "/"), setting.key, digest))
     return tuple(entries)
+
+
+class GitCode(Struct, frozen=True):
+    """What git obeys in a work tree without a word of its line: `commands` are values of settings, `hooks` directories
+    of hooks, `files` configurations that others include. Real paths, also missing ones."""
+
+    commands: tuple[str, ...] = ()
+    hooks: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()
+
+
+def _runs_code_of(value: str, tree: Path) -> bool:
+    return value.lower() not in _OFF and not _KNOWN_FILTER.fullmatch(value) and names_project_code(value, tree)
+
+
+def find_git_code(start: Path, env: Mapping[str, str]) -> GitCode:
+    """Return what git obeys in the work tree of this directory by the settings of the repository and of the person."""
+    found = discover(start).repository
+    if found is None:
+        return GitCode()
+    try:
+        settings = list_settings(found.tree, env)
+    except UnclearSettings:
+        return GitCode()
+    tree = str(found.tree)
+    commands: list[str] = []
+    hooks: list[Path] = []
+    files = [Path(one.origin) for one in settings if one.origin]
+    for setting in settings:
+        value = os.path.expanduser(setting.value)
+        if setting.pattern == _HOOKS and value:
+            hooks.append(Path(os.path.realpath(os.path.join(tree, value))))
+        elif setting.pattern in _INCLUDES and setting.origin:
+            files.append(Path(os.path.realpath(os.path.join(os.path.dirname(setting.origin), value))))
+        elif setting.pattern in _COMMAND_KEYS and _runs_code_of(value, found.tree):
+            commands.append(value)
+
+    def is_of_tree(path: Path) -> bool:
+        inside = path != found.tree and path.is_relative_to(tree)
+        return inside and not any(path.is_relative_to(place) for place in (found.git_dir, found.common))
+
+    unique = dict.fromkeys
+    return GitCode(
+        tuple(unique(commands)), tuple(filter(is_of_tree, unique(hooks))), tuple(filter(is_of_tree, unique(files)))
+    )
 
 
 def _code_of(setting: GitSetting, tree: Path, tops: tuple[str, ...]) -> list[Path] | None:

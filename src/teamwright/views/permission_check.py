@@ -18,9 +18,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.mode_reminders import MODE_MEANINGS
+from teamwright.config.agent_types.definition_sources import definition_sources
+from teamwright.config.installed_plugins import installed_plugins
 from teamwright.config.permission_policy import make_policy
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.settings_merge import MODE, lead_mode, load_settings, reads_other_product
+from teamwright.config.settings_runs import find_further_programs
 from teamwright.config.team_definition import TeamDefinition, ownership_of, ownership_of_tasks
 from teamwright.config.trust_store import TrustStore
 from teamwright.git.repository import work_tree
@@ -304,7 +307,11 @@ def _lead(subject: CallerDescription, cwd: Path, session: str) -> tuple[_Link, S
     settings = load_settings(subject.home, cwd, flags, trust)
     definition, _ = load_team_definition(trust)
     own = (subject.home.session(cwd, SessionId(session)),) if session else ()
-    policy = make_policy(settings, subject.home, cwd, trust, own)
+    sources = definition_sources(
+        subject.home, trust.root, compat=settings.compat, plugins=installed_plugins(subject.home)[0]
+    )
+    further = find_further_programs(sources, subject.home, trust.root)
+    policy = make_policy(settings, subject.home, cwd, trust, own, further=further)
     mode_from = settings.origins.get("permissions.defaultMode", "the default")
     saved_mode = load_mode(own[0]) if own else None
     if saved_mode is not None:

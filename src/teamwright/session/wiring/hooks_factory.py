@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from teamwright.approvals.request_queue import Answerer
 from teamwright.config.plugins import DATA, plugin_hooks
-from teamwright.config.project_runs import bind_hook, git_doubt, hook_digest, hook_files, is_of_repository
+from teamwright.config.project_runs import git_doubt, hook_digest, hook_files
+from teamwright.config.settings_runs import bind_all
 from teamwright.hooks.hook_actions import HttpLimits
 from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import HookOutcome
@@ -70,7 +71,7 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
     """Create the hooks of a session: they answer before any approver, and notify a person through events."""
     settings, root = context.settings, context.trust.root
     used = () if settings.hooks_off else context.places.plugins
-    plugins = [hook for plugin in used for hook in plugin_hooks(plugin, context.home)]
+    plugins = bind_all((hook for plugin in used for hook in plugin_hooks(plugin, context.home)), root)
     named = (*settings.hooks, *plugins) if context.options.hooks else ()
     book = HookIndex((*named, *context.options.own_hooks))
     visible_env = remove_variables(parts.bash.hidden, context.env)
@@ -107,10 +108,7 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
     runner = HookRunner(book, place, tell, call_action)
 
     def own_of(kind: str) -> list[HookSpec]:
-        return [
-            bind_hook(root, hook, hook_files(root, hook), is_projects=is_of_repository(root, hook.source))
-            for hook in parts.own_of(kind)
-        ]
+        return list(bind_all(parts.own_of(kind), root))
 
     session_hooks = SessionHooks(runner, who, context.directory, log.emit, own_of, answerers, runs_own=runs_own)
     if book.has_hooks(PERMISSION):

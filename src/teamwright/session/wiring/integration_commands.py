@@ -13,6 +13,7 @@ from pathlib import Path
 from teamwright.agent.permission_gate import PermissionGate
 from teamwright.config.permission_policy import make_policy, private_paths
 from teamwright.config.settings.settings import Settings
+from teamwright.config.settings_runs import programs_outside
 from teamwright.config.trust_store import TrustState
 from teamwright.permissions.verdict import Approver
 from teamwright.sandbox.command_policy import SandboxPaths
@@ -47,7 +48,9 @@ class IntegrationCommands:
     ) -> None:
         private = tuple(map(str, private_paths(home)))
         person = os.path.realpath(os.path.expanduser("~"))
-        self._sandbox = Sandbox(settings.sandbox, SandboxPaths(person, private, (), str(temporary), os.environ), warn)
+        outside = programs_outside(settings, trust.root)
+        place = SandboxPaths(person, private, (), str(temporary), os.environ, outside)
+        self._sandbox = Sandbox(settings.sandbox, place, warn)
         self._sandbox.require()
         policy = make_policy(settings, home, trust.root, trust)
         self._gate = PermissionGate(_MEMBER, lambda: policy, approver)

@@ -29,6 +29,7 @@ from teamwright.approvals.request_queue import RequestQueue
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.permission_policy import make_policy
+from teamwright.config.settings_runs import find_further_programs
 from teamwright.config.tool_names import KNOWN_TOOLS
 from teamwright.config.trusted_skills import make_shelf
 from teamwright.models.effort import parse_optional_effort
@@ -124,7 +125,9 @@ def make_policies(context: SessionContext, *, lead_answers: bool | None = None) 
     """Create the policies of the session's agents. `lead_answers` has precedence over the setting."""
     settings = context.settings
     own = tuple(context.directory / name for name in ("output", "history"))
-    session = make_policy(settings, context.home, context.cwd, context.trust, own, make_temporary_files(context))
+    further = find_further_programs(context.places, context.home, context.trust.root)
+    temporary = make_temporary_files(context)
+    session = make_policy(settings, context.home, context.cwd, context.trust, own, temporary, further=further)
     add_changeable(session.scope.directories)
     return AgentPolicies(
         session, context.definition, lead_answers=settings.lead_answers if lead_answers is None else lead_answers

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 from teamwright.config.permission_policy import private_paths
-from teamwright.config.settings_runs import programs_outside
+from teamwright.config.settings_runs import find_further_programs, programs_outside
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
@@ -35,7 +35,11 @@ def make_sandbox(context: SessionContext, emit: Emit) -> Sandbox:
         visible=(str(directory / "output"), str(snapshot_file(home, context.id)), *_plugin_directories(context)),
         temporary=str(directory / "tmp"),
         env=context.env,
-        run_outside=programs_outside(context.settings, context.trust.root),
+        run_outside=programs_outside(
+            context.settings,
+            context.trust.root,
+            find_further_programs(context.places, context.home, context.trust.root),
+        ),
     )
     sandbox = Sandbox(context.settings.sandbox, place, lambda text: warn_once_a_day(home, emit, text))
     sandbox.require()

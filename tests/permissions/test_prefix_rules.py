@@ -66,6 +66,14 @@ git grep | git grep -O x
 git grep | git grep -nOx y
 git grep | git grep --open-files-in-pager=x y
 git fetch | git fetch --upload-pack=x origin
+git | git merge-index ./x -a
+git | git merge-index -o -q ./x -a
+git | git hash-object -w --stdin-paths
+git hash-object | git hash-object --stdin-pa
+git | git credential fill
+git | git credential-store get
+git | git filter-repo --blob-callback x
+git | git maintenance start
 git rebase | git rebase -x make main
 git clone | git clone -c core.fsmonitor=x https://example.org/x
 git clone | git clone --template=sub https://example.org/x
@@ -111,6 +119,19 @@ tar | tar cf a.tar -T list
 tar | tar cf a.tar --files-from=list
 tar | tar cf ../outside/a.tar a.py
 rsync | rsync -e x a b
+rsync | rsync -aL sub x
+rsync | rsync -a --copy-unsafe-links sub x
+rsync | rsync -aK sub x
+rsync | rsync -f '. ../outside/secret' sub x
+rsync | rsync --filter='merge ../outside/secret' sub x
+install | install -s --strip-program=./x a.py y
+ls | ls -RL .
+rg | rg -.L x
+rg | rg -.0z x
+curl | curl -#o x https://example.org
+curl | curl -:o x https://example.org
+curl | curl -4#K x https://example.org
+curl | curl --engine ./x.so https://example.org
 rsync | rsync -ae x a b
 ssh | ssh -o ProxyCommand=x host
 ssh | ssh -oProxyCommand=x host
@@ -250,6 +271,10 @@ git commit | git commit -m "$(cat a.py)"
 git commit | git commit -am "$(cat a.py)"
 git commit | git commit --message="$(cat a.py)"
 git commit | git commit -m "/etc/passwd is read no more"
+git maintenance run | git maintenance run
+rsync | rsync -a --filter='- *.pyc' -f '+ sub/' sub x
+rg | rg -g*.zip -.n x
+curl | curl -# https://example.org
 git log --output | git log --output=x
 git log --output | git log --output x
 git config | git config user.name x

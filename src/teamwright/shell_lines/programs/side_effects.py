@@ -5,7 +5,7 @@ Depends on words only. What a prefix rule makes of such an option is decided in 
 A row is `PROGRAMS | OPTION OPTION …`. A key of two words is a program and its subcommand. An option is spelled so:
 
     --long    also with a value; also abbreviated, unless the row has EXACT; with NOPT after any number of dashes
-    -x        also in a cluster, unless the row has WORDS; a cluster ends at a letter of VALUED=…
+    -x        also in a cluster, unless the row has WORDS; a cluster ends at a letter of VALUED=…, and at an equals sign
     -word     a whole word
     word      a subcommand, as `git config`
     @  +      any word that begins so
@@ -24,8 +24,9 @@ from teamwright.shell_lines.command_words import Words, base_name, word_set
 _TABLE = """
 git | --config-env --exec-path --git-dir --work-tree --output --no-index --ext-diff --textconv --show-signature
     --filters --upload-pack --receive-pack --exec --open-files-in-pager --smtp-server --sendmail-cmd --unsafe-paths
-    --separate-git-dir --export-marks config filter-branch daemon instaweb send-email web--browse remote-ext remote-fd
-    shell
+    --separate-git-dir --export-marks --stdin-paths config filter-branch filter-repo daemon instaweb send-email
+    imap-send web--browse remote-ext remote-fd shell merge-index maintenance credential credential-store
+    credential-cache credential-netrc credential-libsecret credential-osxkeychain credential-manager
 git grep | -O
 git archive, git format-patch, git bugreport, git diagnose | -o --output-directory
 git clone, git init | -u -c --config --template
@@ -44,7 +45,7 @@ strings | @
 sort | VALUED=ktS -o --output -T --temporary-directory --compress-program --files0-from --random-source
 shuf | VALUED=inr -o --output --random-source
 tree | VALUED=LPI -o --output --fromfile -R -l
-rg | --pre --hostname-bin -z --search-zip -L --follow
+rg | VALUED=ABCdeEfgjmMrtT --pre --hostname-bin -z --search-zip -L --follow
 grep, egrep, fgrep | VALUED=ABCDdefm -R --dereference-recursive
 diff | VALUED=CFIUWxXS -r --recursive
 cp | VALUED=tS -L --dereference -H
@@ -57,12 +58,15 @@ tar | VALUED=bfgHKLNTVX -I --use-compress-program -F --info-script --new-volume-
     --checkpoint-action --rmt-command --rsh-command -P --absolute-names --remove-files -T --files-from --index-file -h
     --dereference
 zip | -T --test --unzip-command -m --move -@ --names-stdin
-rsync | VALUED=fTBM -e --rsh --rsync-path --daemon --config --log-file --remove-source-files
+rsync | VALUED=TBM -e --rsh --rsync-path --daemon --config --log-file --remove-source-files -f --filter -L --copy-links
+    --copy-unsafe-links -k --copy-dirlinks -K --keep-dirlinks --early-input
+install | VALUED=gmotS --strip-program
+ls | VALUED=ITw -L --dereference
 ssh, scp, sftp | VALUED=bBcilmOpPQX -o -F -E -S -I -L -R -D -W -J -w
 curl | -n --netrc --netrc-optional --proto-default VALUED=AbCdeFhHmPQrtuUwxXyYzE -o --output -O --remote-name
     --remote-name-all -J --remote-header-name --output-dir -D --dump-header -c --cookie-jar -K --config -T
     --upload-file --trace --trace-ascii --stderr --libcurl --variable --etag-save --hsts --alt-svc --unix-socket
-    --abstract-unix-socket
+    --abstract-unix-socket --engine --ssl-sessions
 wget | VALUED=tTwQBDIARlU -O --output-document -o --output-file -a --append-output -P --directory-prefix -i
     --input-file -e --execute --config --use-askpass --post-file --body-file --save-cookies --load-cookies --warc-file
     --rejected-log
@@ -235,6 +239,9 @@ _NO_FILE = r"-|/dev/(null|stdout|stderr)"
 _HARMLESS_VALUES = {
     **dict.fromkeys(("curl -o", "curl --output", "curl -D", "curl --dump-header", "git --output"), _NO_FILE),
     **dict.fromkeys(("wget -O", "wget --output-document", "wget -o", "sort -o", "sort --output"), _NO_FILE),
+    **dict.fromkeys(
+        ("rsync -f", "rsync --filter"), r"([-+PRHS!]|include|exclude|hide|show|protect|risk|clear)\b.*|[-+!].*"
+    ),
     "git -c": r"(user\.(name|email)|color\.[\w.]+|advice\.\w+|core\.quotepath|init\.defaultbranch)=.*",
     "pytest -p": r"no:\w+",
     "pytest --cov-report": r"term(-missing)?|",
@@ -365,7 +372,7 @@ class SideEffects(Struct, frozen=True):
         for at, letter in enumerate(word[1:2] if self.words else word[1:], 2):
             if f"-{letter}" in self.options:
                 return f"-{letter}", word[at:] or None
-            if letter in self.valued or not letter.isalnum():
+            if letter in self.valued or letter == "=":
                 break
         return None
 

@@ -1,5 +1,6 @@
 """One hostile repository for each sentence about trust."""
 
+import json
 import os
 import stat
 import subprocess
@@ -8,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from teamwright import Team
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.trust_store import TrustStore
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.errors import CannotStart, StorageError
+from teamwright.testing import Call, ScriptedModel
 from tests.session.conftest import Repository
 
 PLACES = [
@@ -472,3 +475,65 @@ def test_trust_that_several_processes_give_at_the_same_time_is_all_kept(tmp_path
     with ThreadPoolExecutor(len(repositories)) as pool:
         list(pool.map(Repository.trust, repositories))
     assert all(one.state().trusted for one in repositories)
+
+
+def test_a_directory_of_a_repository_needs_trust_again_when_a_link_leads_it_elsewhere(repository, tmp_path):
+    for name in ("elsewhere", "further"):
+        (tmp_path / name).mkdir()
+    (repository.root / "data").mkdir()
+    repository.write(".claude/settings.json", {"permissions": {"additionalDirectories": ["./data"]}})
+    repository.trust()
+    assert repository.settings().directories == (repository.root / "data",)
+    (repository.root / "data").rmdir()
+    (repository.root / "data").symlink_to(tmp_path / "elsewhere")
+    assert repository.settings().directories == ()
+    assert f"-> {tmp_path / 'elsewhere'}" in repository.state().pending[0].summary
+    repository.trust()
+    assert repository.settings().directories == (tmp_path / "elsewhere",)
+    (repository.root / "data").unlink()
+    (repository.root / "data").symlink_to(tmp_path / "further")
+    assert repository.settings().directories == ()
+
+
+def test_what_a_person_trusts_is_shown_whole(repository):
+    padding = "x" * 200
+    line = f"echo {padding}; last"
+    values = {
+        "permissions": {"allow": [f"Bash({line})"], "additionalDirectories": [f"./{padding}/last"]},
+        "env": {"X": line},
+        "task_check": line,
+    }
+    repository.write(".claude/settings.json", values)
+    repository.write(".teamwright/team.toml", f'[team]\ncheck = "{line}"\nsetup = "{line}"\n')
+    entries = repository.state().entries
+    assert len(entries) == 5 and [entry for entry in entries if "last" not in entry.summary] == []
+    [team] = [entry for entry in entries if entry.kind == "team file"]
+    assert team.summary.count("last") == 2
+
+
+@pytest.mark.parametrize("field", [{"async": True}, {"asyncRewake": True}])
+def test_a_hook_that_begins_to_run_in_the_background_needs_trust_again(repository, field):
+    command = {"type": "command", "command": "true"}
+    repository.write(".claude/settings.json", {"hooks": {"PreToolUse": [{"hooks": [command]}]}})
+    repository.trust()
+    repository.write(".claude/settings.json", {"hooks": {"PreToolUse": [{"hooks": [command | field]}]}})
+    assert repository.settings().hooks == () and len(repository.state().pending) == 1
+
+
+async def test_a_grant_of_a_repositorys_hook_ends_with_the_session(repository):
+    update = {"type": "addRules", "rules": [{"toolName": "Bash", "ruleContent": "make x"}], "behavior": "allow"}
+    decision = {"behavior": "allow", "updatedPermissions": [update | {"destination": "userSettings"}]}
+    answer = {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": decision}}
+    hooks = {"PermissionRequest": [{"hooks": [{"type": "command", "command": f"echo '{json.dumps(answer)}'"}]}]}
+    repository.write(".claude/settings.json", {"hooks": hooks})
+    repository.trust()
+    model = ScriptedModel([Call("Bash", {"command": "make x"}), "Done."])
+    async with Team("crew", model=model, cwd=repository.root) as team:
+        await team.run("Go.")
+    assert not repository.home.settings.exists()
+    repository.user({"hooks": hooks})
+    repository.write(".claude/settings.json", {})
+    model = ScriptedModel([Call("Bash", {"command": "make x"}), "Done."])
+    async with Team("crew", model=model, cwd=repository.root) as team:
+        await team.run("Go.")
+    assert "Bash(make x)" in repository.home.settings.read_text()

@@ -146,9 +146,9 @@ def bind_hook(root: Path, hook: HookSpec, found: RunFiles, *, is_projects: bool)
     A repository's hook is confined when its program is not known. A person's own one is confined when the project says
     what runs (`make`, `npm run`, `python -m`), unless the person said that it runs outside.
     """
+    hook = replace(hook, is_projects=is_projects, runs_git=found.runs_git)
     if hook.function is not None or not hook.command:
         return hook
-    hook = replace(hook, runs_git=found.runs_git)
     if is_projects:
         return replace(hook, files_digest=hook_digest(root, hook, found), confined_because=found.unknown)
     return replace(hook, confined_because=found.unknown) if found.is_of_project and not hook.is_outside else hook

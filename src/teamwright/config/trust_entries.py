@@ -56,6 +56,7 @@ _COMMANDS = frozenset({"task_check"})
 """Settings of a repository whose value is a command."""
 
 HOOKS = "hooks"
+DIRECTORIES = "permissions.additionalDirectories"
 STATUS_LINE = "statusLine"
 IMPORT = "import"
 
@@ -144,7 +145,18 @@ def entry_of(layer: SettingsLayer, root: Path, name: str, part: str, value: Any)
     if name == STATUS_LINE:
         return _status_line_entry(_relative(layer.path, root), root, value)
     entry = _entry(name, part, _relative(layer.path, root), "used", value)
+    if name == DIRECTORIES and isinstance(value, str):
+        return _with_target(entry, root, value)
     return _with_files(root, entry, [value] if name in _COMMANDS and isinstance(value, str) else [])
+
+
+def _with_target(entry: TrustEntry, root: Path, directory: str) -> TrustEntry:
+    """Return the entry of a directory, whose digest covers the place to which links lead now."""
+    named = os.path.normpath(os.path.join(root, os.path.expanduser(directory)))
+    real = os.path.realpath(named)
+    if real == named:
+        return entry
+    return replace(entry, digest=_digest([entry.digest, real]), summary=f"{entry.summary} -> {_plain(real)}")
 
 
 def _status_line_entry(file: str, root: Path, value: Any) -> TrustEntry:
@@ -164,6 +176,7 @@ def hook_entry(layer: SettingsLayer, root: Path, hook: HookSpec) -> TrustEntry:
     name, beside, found = hook.name, layer.path.parent / "hooks", hook_files(root, hook)
     parts = ["hook", name, repr(hook.timeout_s), _tree_digest(beside) if beside.is_dir() else ""]
     parts += [*run_digests(root, found), "sandbox" if hook.is_confined else ""]
+    parts += [word for word, holds in (("async", hook.detached), ("wakes", hook.wakes)) if holds]
     parts += [part for part in (hook.shell, hook.wake_text) if part]
     parts += [] if hook.action is None else [json.dumps(asdict(hook.action), sort_keys=True)]
     # The summary is shown whole and without padding that could hide a part: the person who trusts it has read it.
@@ -186,9 +199,15 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _entry(kind: str, name: str, file: str, effect: TrustEffect, value: Any) -> TrustEntry:
+    """Return the entry of one value, which is shown whole: the person who trusts it has read it. Only the prompt of a
+    role is shortened.
+    """
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     what = kind.removeprefix("permissions.")
-    description = _shortened(name if name == value else f"{name} {text}".strip())
+    shown = text
+    if isinstance(value, dict) and isinstance(prompt := cast("dict[str, Any]", value).get("prompt"), str):
+        shown = json.dumps({**value, "prompt": _shortened(prompt)}, sort_keys=True, ensure_ascii=False)
+    description = _plain(name if name == value else f"{name} {shown}".strip())
     allows = kind == "permissions.allow"
     return TrustEntry(kind, name, file, _digest([kind, name, text]), effect, f"{what}: {description}", allows)
 
@@ -350,7 +369,7 @@ def _tree_digest(path: Path) -> str:
 
 
 def _git_entry(root: Path, found: GitEntry) -> TrustEntry:
-    summary = f"git could run a program, or read other files: {_shortened(found.name)}"
+    summary = f"git could run a program, or read other files: {_plain(found.name)}"
     runs = RunFiles(trees=frozenset(git_files(root, found.name)))
     return TrustEntry("git", found.name, _relative(found.file, root), found.digest, "used", summary, runs=runs)
 
@@ -363,6 +382,10 @@ def _relative(path: Path, root: Path) -> str:
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 
+def _plain(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def _shortened(text: str) -> str:
-    plain = "".join(letter if letter.isprintable() else "?" for letter in text)
+    plain = _plain(text)
     return plain if len(plain) <= 100 else plain[:99] + "…"

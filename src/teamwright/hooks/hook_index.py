@@ -101,6 +101,7 @@ class HookSpec(Struct, frozen=True):
     `is_confined`: the command runs in the sandbox. `confined_because`: why it does so without that word. `is_outside`:
     a person said that it runs outside. `files_digest` is the digest of the project's files that it would run, when it
     was trusted. `runs_git`: it runs git, which may run what the repository names at that moment.
+    `is_projects`: a repository brings it.
     """
 
     event: str
@@ -122,6 +123,7 @@ class HookSpec(Struct, frozen=True):
     confined_because: str = ""
     files_digest: str = ""
     runs_git: bool = False
+    is_projects: bool = False
 
     @property
     def command_line(self) -> str:

@@ -224,7 +224,7 @@ class HookRunner(Struct):
         except (OSError, ValueError) as problem:
             outcome = HookOutcome(problem=f"it could not be started: {problem}")
         self._warn_once(hook, outcome)
-        return outcome
+        return _for_this_session(outcome) if hook.is_projects else outcome
 
     def _warn_once(self, hook: HookSpec, outcome: HookOutcome) -> None:
         if outcome.problem and (hook.event, hook.line) not in self._notified:
@@ -299,6 +299,15 @@ class HookRunner(Struct):
             hook_input.deliver_later(f"{begin}\n{outcome.reason}", True)
         elif texts := (*outcome.contexts, *outcome.messages):
             hook_input.deliver_later("\n".join(texts), False)
+
+
+def _for_this_session(outcome: HookOutcome) -> HookOutcome:
+    """Return the outcome with grants that end with the session: trust in a repository is none in settings for good."""
+    answer = outcome.answer
+    if answer is None or not answer.updates:
+        return outcome
+    updates = tuple({**update, "destination": "session"} for update in answer.updates)
+    return replace(outcome, answer=replace(answer, updates=updates))
 
 
 async def _with_git_doubt(hook: HookSpec, around: HookEnvironment, cwd: Path) -> HookSpec:

@@ -88,7 +88,8 @@ def _trust(places: SettingsFiles, path: Path, origin: SettingsOrigin, key: str, 
 
 
 PEOPLE = frozenset({"terminal", "another terminal", "program"})
-"""Approvers that are a person and so may grant. A hook may too, because only a person can configure one."""
+"""Approvers that are a person and so may grant. A hook may too: a person configured or trusted it. That of a
+repository grants for the session alone."""
 
 _GRANTS = PEOPLE | {"hook"}
 _WIDTH = {Mode.PLAN: 0, Mode.DONT_ASK: 1, Mode.DEFAULT: 2, Mode.ACCEPT_EDITS: 3, Mode.DELEGATE: 3, Mode.BYPASS: 4}

@@ -248,7 +248,8 @@ async def test_setup_runs_in_the_worktree_of_the_checks_until_it_succeeded_once(
         if number == "2":
             (tmp_path / "ready").touch()
     assert states == ["failed", "failed", "merged", "merged"]
-    assert (tmp_path / "runs").read_text() == "x\n" * 3
+    # Three commits until it succeeded, and once the branch without the first commit, to learn who is to blame.
+    assert (tmp_path / "runs").read_text() == "x\n" * 4
 
 
 async def test_the_next_owner_of_a_returned_task_gets_the_commits_of_the_former_one(ann, repository, root):

@@ -365,3 +365,34 @@ async def test_a_check_that_only_the_commit_breaks_is_the_members(repository, ro
     [entry] = await queue.run()
     assert entry.state == "failed"
     assert "without this commit too" not in entry.detail
+
+
+@pytest.mark.finding("3W1")
+@pytest.mark.parametrize("strategy", list(MergeStrategy))
+@pytest.mark.slow_after(1)
+async def test_an_integration_branch_that_was_deleted_continues_with_all_that_is_merged(
+    repository, root, checkout, strategy
+):
+    queue = structs.replace(make_queue(repository, root), strategy=strategy)
+    for name in ("ann", "bob", "cid"):
+        await queue.add(*make_member(repository, root, name, {f"{name}.txt": "x\n"}))
+        assert [entry.state for entry in await queue.run()] == ["merged"]
+        if name != "cid":
+            git(checkout, "branch", "-D", queue.branch)
+    merged = {"ann.txt", "bob.txt", "cid.txt"}
+    assert merged <= set(git(checkout, "ls-tree", "--name-only", queue.branch).split())
+
+
+@pytest.mark.finding("3W1")
+async def test_a_commit_without_a_common_history_is_returned_and_does_not_stop_the_queue(repository, root, checkout):
+    queue = make_queue(repository, root)
+    ann, _ = make_member(repository, root, "ann", {"ann.txt": "x\n"})
+    git(ann.tree, "checkout", "-q", "--orphan", "anew")
+    git(ann.tree, "commit", "-q", "-m", "all files, without a past")
+    git(ann.tree, "branch", "-M", "anew", ann.branch)
+    await queue.add(ann, git(ann.tree, "rev-parse", "HEAD"))
+    await queue.add(*make_member(repository, root, "bob", {"bob.txt": "x\n"}))
+    first, second = await queue.run()
+    assert (first.state, second.state) == ("failed", "merged")
+    assert "has no commit in common with" in first.detail
+    assert "ann.txt" not in git(checkout, "ls-tree", "--name-only", queue.branch)

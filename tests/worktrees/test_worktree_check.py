@@ -17,7 +17,7 @@ from teamwright.worktrees.commit_bundle import bundle_result, check_out, make_bu
 from teamwright.worktrees.finished_work import MemberWorktree
 from teamwright.worktrees.integration import Integration, fast_forward
 from teamwright.worktrees.integration_store import FileIntegrationStore
-from teamwright.worktrees.moved_repository import repair_worktrees
+from teamwright.worktrees.moved_repository import Repair, repair_worktrees
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.session_worktrees import SessionWorktrees, open_recorded
 from teamwright.worktrees.setup_command import SetupCommand
@@ -370,8 +370,9 @@ async def test_worktrees_of_a_renamed_repository_are_repaired_with_their_files_a
         open_recorded(ann.record, frozenset())
     assert "teamwright worktrees repair" in caught.value.do[0]
     repository = RepositoryGit.open(moved)
-    [record] = repair_worktrees(repository, root)
-    assert record == read_record(record.file)
+    [done] = repair_worktrees(repository, root)
+    record = done.record
+    assert done == Repair(read_record(record.file))
     work = await MemberWorktree(repository, record, PLAIN).save(TASK, "ann")
     assert git(moved, "show", f"{work.tip}:wip.txt") == "wip"
     assert repair_worktrees(repository, root) == []
@@ -382,3 +383,78 @@ def test_worktrees_of_another_repository_are_not_repaired(ann, checkout, root, t
     other = make_repository(tmp_path / "other")
     checkout.rename(checkout.with_name("moved"))
     assert repair_worktrees(RepositoryGit.open(other), root) == []
+
+
+@pytest.mark.finding("3W8")
+@pytest.mark.parametrize(("change", "says"), [(lose, "made again when its member continues"), (remove_git_file, "")])
+async def test_a_worktree_that_is_lost_or_damaged_does_not_stop_the_repair_of_the_others(
+    ann, checkout, root, change, says
+):
+    bob = create_worktree(ann.git, root, Owner("demo", "bob", "s")).record
+    change(ann.record.tree)
+    moved = checkout.with_name("moved")
+    checkout.rename(moved)
+    first, second = repair_worktrees(RepositoryGit.open(moved), root)
+    assert says in first.problem and bool(says) == bool(first.problem)
+    assert (second.record.member, second.problem) == (bob.member, "")
+    assert {one.repository for one in list_records(root)[0]} == {str(moved)}
+    worktrees = SessionWorktrees(root, moved, "s", lambda _event: None)
+    require_worktree(RepositoryGit.open(moved), await worktrees.open(ann.record.tree))
+    worktrees.release(ann.record.tree)
+
+
+@pytest.mark.finding("3W8")
+def test_another_repository_in_the_old_place_does_not_stop_the_repair(ann, checkout, root):
+    moved = checkout.with_name("moved")
+    checkout.rename(moved)
+    make_repository(checkout)
+    [done] = repair_worktrees(RepositoryGit.open(moved), root)
+    assert (done.record.repository, done.problem) == (str(moved), "")
+    assert repair_worktrees(RepositoryGit.open(checkout), root) == []
+
+
+@pytest.mark.finding("3W1")
+@pytest.mark.parametrize("way", ["deleted", "renamed"])
+async def test_a_branch_that_is_gone_is_named_with_the_command_that_brings_it_back(ann, checkout, way):
+    done = commit(ann.record.tree, "work", {"new.txt": "new\n"})
+    write_files(ann.record.tree, {"more.txt": "more\n"})
+    if way == "deleted":
+        git(checkout, "update-ref", "-d", f"refs/heads/{ann.record.branch}")
+    else:
+        git(checkout, "branch", "-m", ann.record.branch, "theirs")
+    with pytest.raises(WorktreeRefused, match="was deleted or renamed") as caught:
+        await ann.save(TASK, "ann")
+    [command] = caught.value.do
+    git(checkout.parent, *command.split()[1:])
+    work = await ann.save(TASK, "ann")
+    assert git(checkout, "rev-list", f"{ann.record.base}..{work.tip}").split()[1:] == [done]
+
+
+@pytest.mark.finding("3W1")
+async def test_finished_commits_stay_when_worktree_and_branch_are_deleted_by_another_program(ann, checkout, root):
+    write_files(ann.record.tree, {"new.txt": "new\n"})
+    work = await ann.save(TASK, "ann")
+    shutil.rmtree(ann.record.tree)
+    git(checkout, "worktree", "remove", "--force", "--force", str(ann.record.tree))
+    git(checkout, "branch", "-D", ann.record.branch)
+    git(checkout, "reflog", "expire", "--expire=now", "--all")
+    git(checkout, "gc", "--quiet", "--prune=now")
+    queue = Integration(ann.git, root, "demo", FileIntegrationStore(root.parent / "queue"), PLAIN)
+    worktrees = SessionWorktrees(root, checkout, "s", lambda _event: None)
+    opened = await worktrees.open(ann.record.tree)
+    assert (opened.tree / "new.txt").exists(), "the branch begins again at the finished commit"
+    entry = await queue.work(await queue.add_task(TASK.id, work, "ann"))
+    assert entry.state == "merged"
+    worktrees.release(opened.tree)
+    remove_worktree(ann.git, root, opened)
+    assert git(checkout, "for-each-ref", "refs/teamwright") == ""
+
+
+async def test_a_new_worktree_of_a_name_does_not_inherit_the_finished_commits_of_an_earlier_one(ann, checkout, root):
+    write_files(ann.record.tree, {"new.txt": "new\n"})
+    await ann.save(TASK, "ann")
+    remove_worktree(ann.git, root, ann.record, archive=root.parent / "archive")
+    git(checkout, "branch", "-D", ann.record.branch)
+    again = create_worktree(ann.git, root, Owner("demo", "ann", "s")).record
+    assert again.branch == ann.record.branch
+    assert git(checkout, "for-each-ref", "refs/teamwright") == ""

@@ -14,6 +14,7 @@ from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
 from teamwright.protocol.task import Task
 from teamwright.worktrees.commit_limits import CommitLimits
+from teamwright.worktrees.hooked_commit import commit_with_hooks
 from teamwright.worktrees.member_branch import (
     abort_merge,
     commit_staged,
@@ -27,7 +28,7 @@ from teamwright.worktrees.member_branch import (
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_check import require_directory, require_worktree
-from teamwright.worktrees.worktree_record import WorktreeRecord
+from teamwright.worktrees.worktree_record import WorktreeRecord, finished_ref
 
 MESSAGE_VARIABLE = "TEAMWRIGHT_MESSAGE"
 
@@ -83,6 +84,7 @@ class MemberWorktree(Struct, frozen=True):
             tip = await asyncio.to_thread(unintegrated_tip, self.git, self.record)
         if not tip:
             return None
+        await asyncio.to_thread(self.git.read, "update-ref", finished_ref(self.record.branch), tip)
         return TaskIntegration(IntegrationState.QUEUED, self.record.branch, tip, self.record.base)
 
     async def _commit_files(self, task: Task, member: str) -> None:
@@ -98,10 +100,11 @@ class MemberWorktree(Struct, frozen=True):
         subject, trailer = f"#{task.id} {task.subject} ({member})", f"\n{self.trailer}\n" if self.trailer else ""
         message = f"{subject}\n\nThe files of {member} when task #{task.id} was completed.\n{trailer}"
         variables = {MESSAGE_VARIABLE: message}
-        if self.commit.command:
-            variables |= await asyncio.to_thread(self.git.identity_variables, self.record.tree)
-        if not await self.commit.run(self.record.tree, variables):
+        if not self.commit.command:
             await asyncio.to_thread(commit_staged, self.git, self.record, message)
+            return
+        variables |= await asyncio.to_thread(self.git.identity_variables, self.record.tree)
+        await commit_with_hooks(self.git, self.record, self.commit, variables, self.limits)
 
     def _merge_former(self, last: TaskIntegration) -> None:
         """Merge the returned commit of a former owner, if `move` could not. Raises WorktreeRefused for conflicts."""

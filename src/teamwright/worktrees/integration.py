@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -126,11 +126,19 @@ class Integration(Struct, frozen=True):
             detail = f"the repository does not have the commit {entry.tip[:12]} of {entry.branch}"
             return await self._set(entry, IntegrationState.FAILED, detail=detail)
         await _run_in_thread(require_free, self.git, self.branch)
+        if not await _run_in_thread(self.git.commit_of, f"refs/heads/{self.branch}"):
+            await _run_in_thread(self._begin, entry, await self.store.entries())
         for _ in range(TRIES):
-            old = await _run_in_thread(self._tip, entry)
+            old = await _run_in_thread(self._tip)
             if await _run_in_thread(self._is_merged, entry, old):
                 return await self._finish(entry)
-            merged = await _run_in_thread(BranchMerge(self.git, self.worktree, self.strategy).make, entry, old)
+            try:
+                merged = await _run_in_thread(BranchMerge(self.git, self.worktree, self.strategy).make, entry, old)
+            except WorktreeRefused:
+                if await _run_in_thread(self._is_related, entry, old):
+                    raise
+                detail = f"{entry.branch} has no commit in common with {self.branch}: its history was begun anew"
+                return await self._set(entry, IntegrationState.FAILED, detail=detail)
             if isinstance(merged, MergeConflict):
                 paths, more = merged.paths[:MAX_PATHS], len(merged.paths) - MAX_PATHS
                 detail = await _run_in_thread(self._describe_conflict, entry, old, merged)
@@ -146,12 +154,22 @@ class Integration(Struct, frozen=True):
                 return await self._finish(entry)
         raise WorktreeRefused("worktree-refused", f"{self.branch} is moved by another process all the time")
 
-    def _tip(self, entry: IntegrationEntry) -> str:
-        """Return the commit of the integration branch, which begins at the base of the first entry."""
-        name = f"refs/heads/{self.branch}"
-        if not self.git.commit_of(name):
-            self.git.call("update-ref", name, entry.base, "0" * len(entry.base))
-        return self.git.read("rev-parse", "--verify", name)
+    def _begin(self, entry: IntegrationEntry, entries: Sequence[IntegrationEntry]) -> None:
+        """Make the integration branch: at the base of the first entry, or where it was before somebody deleted it."""
+        begin = ""
+        for one in entries:
+            commit = self.git.commit_of(one.commit) if one.state is IntegrationState.MERGED and one.commit else ""
+            if commit and (not begin or self.git.contains(begin, commit)):
+                begin = commit
+        self.git.call("update-ref", f"refs/heads/{self.branch}", begin or entry.base, "0" * len(entry.base))
+
+    def _tip(self) -> str:
+        """Return the commit of the integration branch."""
+        return self.git.read("rev-parse", "--verify", f"refs/heads/{self.branch}")
+
+    def _is_related(self, entry: IntegrationEntry, old: str) -> bool:
+        """Return True when the entry and the branch have a commit in common; git cannot merge others."""
+        return self.git.call("merge-base", old, entry.tip).exit_code != 1
 
     def _is_merged(self, entry: IntegrationEntry, old: str) -> bool:
         """Return True when the integration branch contains the entry: also one that a kill interrupted after the move.

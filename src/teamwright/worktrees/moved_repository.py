@@ -8,8 +8,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from teamwright.git.repository import common_dir, discover
+from teamwright.protocol.errors import WorktreeRefused
 from teamwright.storage.read_bounded import read_plain
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_check import require_worktree, with_identity
@@ -18,23 +21,41 @@ from teamwright.worktrees.worktree_record import WorktreeRecord, list_records
 _MAX_LINK = 8_192
 
 
-def repair_worktrees(git: RepositoryGit, root: Path) -> list[WorktreeRecord]:
-    """Connect worktrees again after their repository was moved or renamed. Returns their new records.
+class Repair(Struct, frozen=True):
+    """One worktree that was connected again. `problem` says what is wrong with it besides; empty: it is whole."""
 
-    A worktree is repaired if the repository names it, and its record names a repository that is gone. Its files and its
-    branch stay as they are. Raises WorktreeRefused, CannotStart, StorageError.
+    record: WorktreeRecord
+    problem: str = ""
+
+
+def repair_worktrees(git: RepositoryGit, root: Path) -> list[Repair]:
+    """Connect worktrees again after their repository was moved or renamed. Returns each with its new record.
+
+    A worktree is repaired if this repository names it, and the one of its record does not. Its files and its branch
+    stay as they are. One that is gone or damaged does not stop the others. Raises CannotStart, StorageError.
     """
-    known = {_linked_tree(directory) for directory in (git.common / "worktrees").glob("*")}
-    repaired: list[WorktreeRecord] = []
+    own = _linked_trees(git.common)
+    done: list[Repair] = []
     for record in list_records(root)[0]:
-        if os.path.realpath(record.path) not in known or (Path(record.repository) / ".git").exists():
+        path, recorded = os.path.realpath(record.path), discover(Path(record.repository)).repository
+        common = common_dir(recorded.git_dir) if recorded is not None else None
+        if path not in own or common == git.common or (common is not None and path in _linked_trees(common)):
             continue
-        git.read("worktree", "repair", record.path)
-        moved = with_identity(replace(record, repository=str(git.main_tree)))
-        require_worktree(git, moved)
+        git.call("worktree", "repair", record.path)
+        moved, problem = with_identity(replace(record, repository=str(git.main_tree))), ""
+        try:
+            require_worktree(git, moved)
+        except WorktreeRefused as refused:
+            is_gone = not os.path.lexists(record.path)
+            problem = "its directory is gone: it is made again when its member continues" if is_gone else refused.what
         moved.save()
-        repaired.append(moved)
-    return repaired
+        done.append(Repair(moved, problem))
+    return done
+
+
+def _linked_trees(common: Path) -> set[str]:
+    """Return the real paths of the worktrees that a git directory names."""
+    return {tree for directory in (common / "worktrees").glob("*") if (tree := _linked_tree(directory))}
 
 
 def _linked_tree(directory: Path) -> str:

@@ -6,7 +6,9 @@ It runs before an agent starts there, before a commit of the runtime and before 
 from __future__ import annotations
 
 import os
+import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -14,9 +16,13 @@ from msgspec.structs import replace
 from teamwright.git.repository import discover
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.storage.directory_identity import DirectoryIdentity, directory_identity
+from teamwright.storage.read_bounded import read_plain
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_list import find_holders
 from teamwright.worktrees.worktree_record import WorktreeRecord
+
+_MAX_LOG = 10_000_000
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
 
 
 def require_worktree(git: RepositoryGit, record: WorktreeRecord) -> None:
@@ -102,16 +108,38 @@ def _git_problem(git: RepositoryGit, record: WorktreeRecord) -> str:
         return f"git takes {top} for its top level"
     if git_dir != found.git_dir or common != git.common:
         return f"git uses the git directory {git_dir}"
+    if record.branch and not git.commit_of(f"refs/heads/{record.branch}"):
+        raise _branch_error(git, record, found.git_dir)
     others = [path for path in find_holders(git, record.branch) if Path(os.path.realpath(path)) != real]
     return f"its branch {record.branch} is also checked out in {others[0]}" if others else ""
 
 
-def changed_error(record: WorktreeRecord, problem: str) -> WorktreeRefused:
-    """Return the error for a worktree that is not the one that was made."""
+def _branch_error(git: RepositoryGit, record: WorktreeRecord, git_dir: Path) -> WorktreeRefused:
+    """Return the error for a worktree without its branch, with the command that brings the branch back."""
+    now = git.call("branch", "--show-current", cwd=record.tree).output.strip()
+    if now and now != record.branch:
+        how = f"git -C {record.repository} branch -m {now} {record.branch}"
+    else:
+        how = f"git -C {record.repository} branch {record.branch} {_last_commit(git_dir) or record.base}"
+    return changed_error(record, f"its branch {record.branch} was deleted or renamed", [how])
+
+
+def _last_commit(git_dir: Path) -> str:
+    """Return the commit that was checked out last, by the log of HEAD; empty without one."""
+    try:
+        lines = read_plain(git_dir / "logs" / "HEAD", _MAX_LOG).decode("utf-8", "replace").splitlines()
+    except (OSError, ValueError):
+        return ""
+    commit = lines[-1].split()[1] if lines and len(lines[-1].split()) > 1 else ""
+    return commit if _COMMIT.fullmatch(commit) and commit.strip("0") else ""
+
+
+def changed_error(record: WorktreeRecord, problem: str, do: Sequence[str] = ()) -> WorktreeRefused:
+    """Return the error for a worktree that is not the one that was made; `do` are the ways to repair it."""
     return WorktreeRefused(
         "worktree-changed",
         f"the worktree of {record.member} is not the one that was made: {problem}",
         looked_at=[("worktree", record.path), ("branch", record.branch)],
-        do=[f"git -C {record.repository} worktree list", f"teamwright worktrees show {record.tree.name}"],
+        do=do or [f"git -C {record.repository} worktree list", f"teamwright worktrees show {record.tree.name}"],
         note="nothing was committed",
     )

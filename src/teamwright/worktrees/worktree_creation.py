@@ -25,6 +25,7 @@ from teamwright.worktrees.worktree_check import require_worktree, with_identity
 from teamwright.worktrees.worktree_list import require_free
 from teamwright.worktrees.worktree_record import (
     WorktreeRecord,
+    finished_ref,
     list_records,
     member_branch,
     ref_part,
@@ -222,6 +223,7 @@ def _add(git: RepositoryGit, record: WorktreeRecord) -> bool:
         if git.commit_of(f"refs/heads/{record.branch}"):
             return False
         raise _name_taken(git, record)
+    git.call("update-ref", "-d", finished_ref(record.branch))  # of an earlier member of the name
     _check_out(git, record, record.path, record.branch)
     return True
 
@@ -261,14 +263,15 @@ def _name_taken(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRefused:
 def restore_worktree(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRecord:
     """Create a worktree again whose directory was deleted by hand, on its branch. Raises WorktreeRefused, CannotStart.
 
-    Returns the record of the new directory.
+    A branch that is gone too begins at the newest commit of a completed task. Returns the record of the new directory.
     """
     if record.made_by_hook:
         raise WorktreeRefused("worktree-refused", f"the worktree {record.path} is gone, and a hook made it")
     if git.commit_of(f"refs/heads/{record.branch}"):
         where = (record.path, record.branch)
     else:
-        where = ("-b", record.branch, record.path, record.base)
+        start = git.commit_of(finished_ref(record.branch)) or record.base
+        where = ("-b", record.branch, record.path, start)
     require_free(git, record.branch, record.tree)
     _check_out(git, record, "--force", "--force", *where)
     record = with_identity(record)

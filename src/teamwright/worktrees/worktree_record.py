@@ -116,6 +116,11 @@ def integrated_ref(branch: str) -> str:
     return f"refs/teamwright/integrated/{branch}"
 
 
+def finished_ref(branch: str) -> str:
+    """Return the ref of the newest commit of a member's completed tasks: it stays when the branch is deleted."""
+    return f"refs/teamwright/finished/{branch}"
+
+
 def member_branch(team: str, member: str) -> str:
     """Return the branch of a member; a member of the name `integration` gets another one."""
     part = ref_part(member)

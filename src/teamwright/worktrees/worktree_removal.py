@@ -21,7 +21,7 @@ from teamwright.storage.paths import make_private
 from teamwright.worktrees.port_range import release_ports
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_list import find_holders
-from teamwright.worktrees.worktree_record import WorktreeRecord
+from teamwright.worktrees.worktree_record import WorktreeRecord, finished_ref
 from teamwright.worktrees.worktree_state import WorktreeState, integrated_commits, read_state
 
 
@@ -138,6 +138,7 @@ def _delete_branch(git: RepositoryGit, record: WorktreeRecord) -> str:
     if find_holders(git, record.branch):
         return record.branch
     git.delete_branch(record.branch, tip)
+    git.call("update-ref", "-d", finished_ref(record.branch))
     return ""
 
 

@@ -7,7 +7,7 @@ The modules of worktrees are loaded with the first worktree.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,7 +65,7 @@ class TeamWorktrees:
 
             what = f"#{task.id} is not completed: {failure_text(problem)}"
             if problem.slug == "worktree-changed":
-                await self._report_change(name, what)
+                await self._report_change(name, what, problem.do)
             raise TaskRefused("work_not_committed", what, do=problem.do) from None
 
     async def _report_missing_hooks(self, worktree: MemberWorktree) -> None:
@@ -80,7 +80,7 @@ class TeamWorktrees:
         if team is not None and team.lead is not None:
             team.lead.notify(text, "missing-hooks", wakes=False)
 
-    async def _report_change(self, member: str, what: str) -> None:
+    async def _report_change(self, member: str, what: str, do: Sequence[str]) -> None:
         """Notify the person and the lead, once, of a worktree that is not the one that was made."""
         if what in self._reported:
             return
@@ -89,7 +89,8 @@ class TeamWorktrees:
         team = self._agent_factory.team
         if team is None or member == LEAD:
             return
-        text = f"{what}. Its files are not safe there: stop {member}, and start another member for the task."
+        ways = "; ".join([*do, f"stop {member}, and start another member for the task"])
+        text = f"{what}. Its files are not safe there. Do one of: {ways}."
         if team.lead is not None:
             team.lead.notify(text, f"worktree:{member}")
             return

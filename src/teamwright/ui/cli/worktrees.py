@@ -102,9 +102,11 @@ def repair_command(ctx: click.Context, /) -> int:
     require_person(home, "repairs worktrees")
     git = RepositoryGit.open(place.cwd, TrustStore.load(home).verdict(place.cwd).trusted_git)
     repaired = repair_worktrees(git, home.worktrees)
-    for record in repaired:
-        say(f"The worktree {record.path} belongs to {record.repository} now.")
-    for team in sorted({record.team for record in repaired}):
+    for one in repaired:
+        say(f"The worktree {one.record.path} belongs to {one.record.repository} now.")
+        if one.problem:
+            say(f"  but {one_line(one.problem)}")
+    for team in sorted({one.record.team for one in repaired}):
         say(f"Its team continues here with: teamwright teams adopt {team}")
     if not repaired:
         say("No worktree of this repository needs a repair.")

@@ -1,0 +1,124 @@
+"""A commit with hooks has the work that was staged: hooks that lose it refuse the completion and change nothing."""
+
+import os
+
+import pytest
+
+from teamwright.protocol.errors import WorktreeRefused
+from teamwright.protocol.task import Task
+from teamwright.worktrees.finished_work import COMMIT_WITH_HOOKS, MemberWorktree
+from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.setup_command import SetupCommand
+from teamwright.worktrees.worktree_creation import Owner, create_worktree
+from tests.support.repositories import commit, git, make_repository, write_files
+
+TASK = Task("3", "Parse dates", "")
+FILES = {"a.txt": "one\n", **{f"src/{number}.c": f"{number}\n" for number in range(15)}}
+
+
+@pytest.fixture
+def ann(tmp_path, root) -> MemberWorktree:
+    checkout = make_repository(tmp_path / "big", FILES)
+    for key, value in (("user.name", "Ann"), ("user.email", "ann@example.org")):
+        git(checkout, "config", key, value)
+    repository = RepositoryGit.open(checkout)
+    command = SetupCommand(COMMIT_WITH_HOOKS, environment=lambda: dict(os.environ), purpose="commit")
+    return MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "ann", "s")).record, command)
+
+
+def add_hook(ann: MemberWorktree, name: str, line: str) -> None:
+    path = ann.git.common / "hooks" / name
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
+
+
+def remove_hooks(ann: MemberWorktree) -> None:
+    for path in (ann.git.common / "hooks").iterdir():
+        path.unlink()
+
+
+LOSING = {
+    "empties the index": ("pre-commit", "git rm -rq --cached . && git add new.txt", "took 16 of 17 files out"),
+    "removes a directory": ("pre-commit", "git rm -rqf src", "took 15 of 17 files out"),
+    "unstages the work": ("pre-commit", "git reset -q", "left"),
+    "unstages a part": ("pre-commit", "git reset -q -- new.txt", "left changes out of the commit: new.txt"),
+    "deletes files": ("pre-commit", "rm -r src", "deleted 15 files of the worktree"),
+    "deletes one file": ("pre-commit", "rm src/3.c", "deleted 1 files of the worktree: src/3.c"),
+    "takes the commit back": ("post-commit", "git reset -q --hard HEAD~1", "left no new commit"),
+    "adds a private file": ("pre-commit", "echo KEY=x > .env; git add .env", ".env (private)"),
+    "removes and fails": ("pre-commit", "git rm -rqf src; exit 1", "the commit of the worktree failed"),
+}
+
+
+@pytest.mark.finding("3W1")
+@pytest.mark.finding("3W10")
+@pytest.mark.parametrize("what", LOSING)
+@pytest.mark.slow_after(3)
+async def test_a_hook_that_loses_work_refuses_the_completion_which_succeeds_when_it_is_repaired(ann, what):
+    name, line, says = LOSING[what]
+    add_hook(ann, name, line)
+    write_files(ann.record.tree, {"a.txt": "changed\n", "new.txt": "new\n"})
+    with pytest.raises(WorktreeRefused) as caught:
+        await ann.save(TASK, "ann")
+    assert says in caught.value.what
+    assert git(ann.record.tree, "rev-parse", "HEAD") == ann.record.base
+    assert git(ann.record.tree, "diff", "--cached", "--name-only").split() == ["a.txt", "new.txt"]
+    remove_hooks(ann)
+    git(ann.record.tree, "checkout", "--", ".")
+    (ann.record.tree / ".env").unlink(missing_ok=True)
+    work = await ann.save(TASK, "ann")
+    assert git(ann.record.tree, "show", "--name-status", "--format=", work.tip).split() == [
+        *("M", "a.txt"),
+        *("A", "new.txt"),
+    ]
+
+
+@pytest.mark.finding("3W1")
+async def test_the_files_that_a_failed_hook_removed_by_git_are_not_committed_as_deleted_by_the_next_completion(ann):
+    add_hook(ann, "pre-commit", "git rm -rqf src; exit 1")
+    write_files(ann.record.tree, {"new.txt": "new\n"})
+    with pytest.raises(WorktreeRefused, match="failed"):
+        await ann.save(TASK, "ann")
+    remove_hooks(ann)
+    with pytest.raises(WorktreeRefused, match="15 of 17 files are gone from the worktree"):
+        await ann.save(TASK, "ann")
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("pre-commit", "echo formatted > new.txt; git add new.txt"),
+        ("pre-commit", "echo report > report.txt; git add report.txt"),
+        ("pre-commit", "echo formatted > new.txt"),
+        ("commit-msg", 'echo "Signed-off-by: Ann" >> "$1"'),
+        ("post-commit", '[ -n "$AMENDS" ] || AMENDS=1 git commit -q --amend -m amended'),
+    ],
+)
+@pytest.mark.slow_after(1)
+async def test_a_hook_may_change_what_is_committed(ann, name, line):
+    add_hook(ann, name, line)
+    write_files(ann.record.tree, {"new.txt": "new\n"})
+    work = await ann.save(TASK, "ann")
+    assert "new.txt" in git(ann.record.tree, "show", "--name-only", "--format=", work.tip).split()
+    assert git(ann.record.tree, "rev-parse", f"refs/heads/{ann.record.branch}") == work.tip
+
+
+async def test_a_hook_that_removes_the_worktree_after_the_commit_loses_nothing(ann):
+    add_hook(ann, "post-commit", 'd=$PWD; cd .. && rm -rf "$d"')
+    write_files(ann.record.tree, {"new.txt": "new\n"})
+    work = await ann.save(TASK, "ann")
+    assert git(ann.git.tree, "show", f"{work.tip}:new.txt") == "new"
+
+
+async def test_a_merge_that_hooks_refuse_is_still_a_merge_at_the_next_completion(ann):
+    tree = ann.record.tree
+    other = commit(ann.git.tree, "other", {"a.txt": "theirs\n"})
+    commit(tree, "own", {"a.txt": "ours\n"})
+    ann.git.call("merge", "-q", other, cwd=tree, identity=True)
+    write_files(tree, {"a.txt": "both\n"})
+    add_hook(ann, "post-commit", "git reset -q --soft HEAD~1")
+    with pytest.raises(WorktreeRefused, match="left no new commit"):
+        await ann.save(TASK, "ann")
+    remove_hooks(ann)
+    work = await ann.save(TASK, "ann")
+    assert git(tree, "rev-parse", f"{work.tip}^2") == other

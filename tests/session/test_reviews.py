@@ -11,7 +11,7 @@ import pytest
 
 from teamwright import Budget, Task, Team
 from teamwright.mail.inbox import read_entries
-from teamwright.protocol.events import RequestOpened, TaskChanged, TeamEvent
+from teamwright.protocol.events import MemberChanged, RequestOpened, TaskChanged, TeamEvent
 from teamwright.storage.event_log_reader import read_recent
 from teamwright.storage.paths import find_home
 from teamwright.tasks.file_task_store import FileTaskStore
@@ -115,6 +115,49 @@ async def test_a_run_does_not_end_while_a_reviewer_whose_cap_is_spent_is_replace
         assert task.review_note is not None
         assert "team-lead" in task.review_note.asked
         assert "Review the finished work of ann" in told(model, model.requests[-1].agent_name)
+
+
+def is_asking() -> bool:
+    return any(task.get_name() == "reviews" and not task.done() for task in asyncio.all_tasks())
+
+
+async def test_a_run_does_not_end_while_a_reviewer_is_replaced_whose_wake_up_had_no_mail(tmp_path):
+    """The wake-up is pending when the review worker looks, and no event says that nothing came of it.
+
+    Another program holds the lead's inbox, so that the reviewer cannot go on between its rest and the look.
+    """
+    model = script(ann=[update("1", status="completed"), "Done."], bob=["Looks good to me."])
+    async with a_team(tmp_path, model) as team:
+        for name in ("bob", "ann"):
+            await team.spawn(name, "Wait.")
+        await until(team, team.session.team.is_quiet)
+        model.held.add("bob")
+        await team.tasks.add("Do it", metadata={"for": ["ann"]}, review="member")
+        async with asyncio.timeout(WAIT_S):
+            await model.thinking.wait()
+        await until(team, lambda: team.session.team.find("ann").is_resting)
+        bob = team.session.team.find("bob")
+        assert bob is not None
+        held = find_home().shared / "teams" / "crew" / "inboxes" / "team-lead.json.lock"
+        pending: list[bool] = []
+
+        def note(_number: int, event: TeamEvent) -> None:
+            if isinstance(event, MemberChanged) and (event.member, event.state) == ("bob", "idle") and not pending:
+                bob.wake_target.wake()
+                pending.append(bob.wake_target.wake_pending)
+
+        team.session.log.subscribe(note, live=False)
+        held.mkdir()
+        try:
+            model.go.set()
+            await until(team, lambda: pending and not is_asking())
+            assert bob.wake_target.wake_pending, "the worker looked while the wake-up was pending"
+        finally:
+            held.rmdir()
+        await until(team, team.session.team.is_quiet)
+        [task] = await team.tasks.all()
+        assert task.review_note is not None
+        assert "team-lead" in task.review_note.asked
 
 
 async def test_a_person_answers_by_the_queue_of_requests(tmp_path):

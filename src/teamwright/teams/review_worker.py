@@ -36,9 +36,6 @@ NO_COMMENT = "The user returned it without a comment: ask what has to change."
 RECHECK_S = 1.0
 """Seconds until a reviewer that rests but has a pending wake-up is looked at again."""
 
-MOST_RECHECKS = 10
-"""Looks at a resting reviewer, after which it is replaced although it has not read the request."""
-
 ReadChanges = Callable[[Task, ReviewNote], Awaitable[str]]
 """Returns the changes of a task in review as a diff. Raises TeamwrightError."""
 
@@ -57,8 +54,6 @@ class ReviewWorker:
         self._reviewers: dict[str, str] = {}
         """The teammates that are asked now, by task."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._rechecks: dict[str, int] = {}
-        """How often a resting reviewer was looked at, by the id of its request."""
         self._awaits_recheck: set[str] = set()
         """The tasks whose reviewer is looked at again in a moment."""
 
@@ -155,8 +150,6 @@ class ReviewWorker:
         teammate = self._team.find(note.reviewer)
         if is_asked and teammate is not None and teammate.state is MemberState.IDLE:
             left_s = min(left_s, RECHECK_S)
-            request = _message_id(task, note)
-            self._rechecks[request] = self._rechecks.get(request, 0) + 1
             self._awaits_recheck.add(task.id)
         self._timers[task.id] = asyncio.get_running_loop().call_later(left_s, self.note_tasks, [task.id])
 
@@ -184,10 +177,8 @@ class ReviewWorker:
             return True
         if teammate.state is not MemberState.IDLE or not self._team.exists:
             return False
-        request = _message_id(task, note)
-        if self._rechecks.get(request, 0) >= MOST_RECHECKS:
-            return True  # it does not wake up, for example because its cap is spent
-        return not teammate.wake_target.wake_pending and await self._has_read(note.reviewer, request)
+        # One whose cap is spent reads the request too: its turn ends before the first model call.
+        return not teammate.wake_target.wake_pending and await self._has_read(note.reviewer, _message_id(task, note))
 
     async def _has_read(self, name: str, id: str) -> bool:
         mailbox = self._team.mailbox(name)

@@ -380,6 +380,26 @@ def test_rules_that_name_the_checkout_hold_in_the_worktree_however_they_are_writ
     assert member.excluded_paths("Read", place.tree).patterns == (("wild.txt",),)
 
 
+@pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS])
+@pytest.mark.parametrize("rule", ["Read(.env)", "Read(./.env)", "Read(*.env)"])
+def test_a_rule_that_denies_a_file_of_the_checkout_also_denies_it_by_its_path_to_an_agent_in_a_worktree(
+    place, mode, rule
+):
+    """A file that git does not track is in the checkout alone."""
+    file = place.checkout / ".env"
+    file.write_text("KEY=1\n")
+    member = place.member(mode, deny=[rule], allow=["Bash", "Read"])
+    assert member.decide("Read", Access(reads=(file,))).verdict is DENY
+    for command in (f"cat {file}", f"cd {place.checkout} && cat .env", f"base64 {file} > b.txt", "cat .env"):
+        assert place.bash(member, command) is DENY, command
+    assert member.excluded_paths("Read", place.checkout).patterns
+    asks = place.member(mode, ask=[rule], allow=["Bash", "Read"])
+    assert place.bash(asks, f"cat {file}") is (ALLOW if mode is Mode.BYPASS else ASK)
+    other = place.checkout / "notes.txt"
+    allowed = place.member(mode, allow=[f"Read(/{place.tree}/**)"]).decide("Read", Access(reads=(other,))).verdict
+    assert allowed is (ALLOW if mode is Mode.BYPASS else ASK), "a rule that allows moves to the worktree"
+
+
 def test_a_session_in_a_worktree_of_the_person_protects_that_checkout_too(place):
     checkout = place.checkout.parent / "feature"
     git(place.checkout, "worktree", "add", "-q", "-b", "feature", str(checkout))
@@ -443,3 +463,5 @@ def test_rules_that_are_read_again_hold_in_the_worktree(place):
     session.replace_rules(former, parse_rules([f"Write(/{place.checkout}/new.txt)"], DENY, "t", place.checkout))
     assert place.write(session, place.tree / "old.txt") is ALLOW
     assert place.write(session, place.tree / "new.txt") is DENY
+    assert place.write(session, place.checkout / "old.txt") is DENY, "it is outside the worktree"
+    assert not any("old.txt" in str(rule) for rule in session.rules)

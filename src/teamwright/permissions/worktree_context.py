@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from teamwright.permissions.decision_context import DecisionContext, PermissionScope, RuleIndex
 from teamwright.permissions.rules import PATH_TOOLS, Rule, fixed_directory, parse_rule
+from teamwright.permissions.verdict import Verdict
 from teamwright.permissions.worktree_bounds import WorktreeBounds
 
 
@@ -36,8 +37,16 @@ def replace_rules(context: DecisionContext, former: Collection[Rule], rules: Ite
 
 
 def move_rules(rules: Iterable[Rule], place: WorktreeBounds, former: Path | None = None) -> tuple[Rule, ...]:
-    """Return the rules of the checkout, or of the worktree `former`, for this worktree."""
-    return tuple(_move_rule(rule, place, former) for rule in rules)
+    """Return the rules of the checkout, or of the worktree `former`, for this worktree.
+
+    A rule that denies or asks stays valid where it was: the agent can name the files of the checkout by their paths.
+    """
+    found = dict[Rule, None]()
+    for rule in rules:
+        found[_move_rule(rule, place, former)] = None
+        if rule.verdict is not Verdict.ALLOW:
+            found[rule] = None
+    return tuple(found)
 
 
 def move_scope(scope: PermissionScope, place: WorktreeBounds) -> PermissionScope:

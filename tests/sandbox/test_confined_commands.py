@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.sandbox import command_policy
 from teamwright.sandbox.command_needs import CommandNeeds, command_needs
 from teamwright.sandbox.policy import NetworkAccess, SandboxSettings
 from teamwright.sandbox.sandbox import find_implementation
@@ -186,6 +187,15 @@ def test_a_worktree_in_the_hidden_state_is_used_and_its_protected_files_stay(con
     assert (confined.work / "b.txt").exists() and (confined.work / ".claude/settings.json").read_text() == "{}"
     assert confined.read("cat a.txt; echo c > c.txt").stdout.startswith("A\n")
     assert not (confined.work / "c.txt").exists()
+
+
+def test_a_worktree_in_a_hidden_state_below_a_directory_of_the_system_is_read(confined, monkeypatch):
+    """With the state in /opt/tools, say."""
+    monkeypatch.setattr(command_policy, "SYSTEM", (*command_policy.SYSTEM, str(confined.state.parent)))
+    confined.work = confined.state / "worktrees/ann"
+    confined.work.mkdir(parents=True)
+    (confined.work / "a.txt").write_text("A\n")
+    assert confined.read("cat a.txt").stdout.startswith("A\n")
 
 
 def test_the_variables_of_a_command_act_on_it_alone(confined):

@@ -16,6 +16,7 @@ from teamwright.sandbox.policy import (
     NetworkAccess,
     PolicyName,
     SandboxMode,
+    SandboxPolicy,
     SandboxSettings,
     is_inside,
     narrow,
@@ -271,3 +272,22 @@ async def test_an_agent_that_requires_a_sandbox_runs_no_command_without_one(tmp_
     crew.save("state/agents/careful.md", AGENT.format("{mode: required}"))
     await crew.run({"subagent_type": "careful"})
     assert crew.wrote(crew.shared) == {"LEAD"}
+
+
+def test_what_contains_a_path_most_closely_decides_whether_a_command_reads_or_changes_it():
+    """A worktree is inside the hidden state, and a file that rules deny is inside the worktree.
+
+    A question names them as the kernel treats them.
+    """
+    policy = SandboxPolicy(
+        PolicyName.WORK,
+        writable=frozenset({"/state/worktrees/ann", "/shop"}),
+        protected=frozenset({"/state/worktrees/ann/.claude"}),
+        hidden=frozenset({"/state", "/state/worktrees/ann/.env", "/shop/keys"}),
+        visible=frozenset({"/shop/keys/a.pub"}),
+    )
+    changed = ("/state/worktrees/ann/a.txt", "/shop/a.txt")
+    kept = ("/state/worktrees/ann/.env", "/state/worktrees/ann/.claude/a", "/state/b", "/shop/keys/a.pub", "/etc/a")
+    assert all(map(policy.may_change, changed)) and not any(map(policy.may_change, kept))
+    assert all(map(policy.may_read, (*changed, "/state/worktrees/ann/.claude/a", "/shop/keys/a.pub", "/etc/a")))
+    assert not any(map(policy.may_read, ("/state/worktrees/ann/.env", "/state/worktrees/bob/a", "/shop/keys/a")))

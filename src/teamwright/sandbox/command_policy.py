@@ -103,9 +103,14 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         own = follow_links([os.path.join(place.home, name) for name in READABLE_AT_HOME], changeable)
         programs = _program_directories(place, changeable)
         readable = [*directories, *extra, *git_directories(directories), *programs, *own]
+
+        def is_extra(path: str) -> bool:
+            """Return True for a path that the system's directories do not show, or only inside a hidden one."""
+            return not _is_system(path) or any(is_inside(path, one) for one in hidden)
+
         return SandboxPolicy(
             PolicyName.READ,
-            readable=_outermost((path for path in readable if os.path.exists(path) and not _is_system(path)), hidden),
+            readable=_outermost((path for path in readable if os.path.exists(path) and is_extra(path)), hidden),
             hidden=hidden,
             visible=visible,
             temporary=_temporary(place),

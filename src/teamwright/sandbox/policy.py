@@ -89,16 +89,21 @@ class SandboxPolicy(Struct, frozen=True):
 
     def may_change(self, path: str) -> bool:
         """Return True when a command can change a file of this real path, or make it."""
-        if not any(is_inside(path, top) for top in self.writable):
+        if _longest(self.writable, path) <= _longest(self.hidden, path):
             return False
-        closed = self.protected | self.guarded | self.hidden
-        return not any(is_inside(path, one) for one in closed) or path in self.git_configs
+        return not any(is_inside(path, one) for one in self.protected | self.guarded) or path in self.git_configs
 
     def may_read(self, path: str) -> bool:
         """Return True when a working command can read a file of this real path."""
-        hides = [one for one in self.hidden if is_inside(path, one)]
-        shown = (*self.visible, *self.writable, *self.readable)
-        return not hides or any(is_inside(path, one) and any(is_inside(one, top) for top in hides) for one in shown)
+        return not self.hides(path)
+
+    def hides(self, path: str) -> bool:
+        """Return True when a hidden path contains this real path, and what is shown inside of that does not.
+
+        The agent's own directories may be inside a hidden one: a worktree is in Teamwright's state.
+        """
+        hidden = _longest(self.hidden, path)
+        return hidden > 0 and _longest((*self.visible, *self.writable, *self.readable), path) <= hidden
 
     def with_own_files(self, *files: str) -> SandboxPolicy:
         """Return the policy of a command that also writes these files of the runtime."""
@@ -113,6 +118,11 @@ def narrower_policy(one: PolicyName, other: PolicyName) -> PolicyName:
 def is_inside(path: str, directory: str) -> bool:
     """Return True when the path is the directory or is in it. Both are real paths."""
     return path == directory or path.startswith(f"{directory.rstrip('/')}/")
+
+
+def _longest(tops: Iterable[str], path: str) -> int:
+    """Return the length of the longest of these paths that contains the path; 0 when none does."""
+    return max((len(top) for top in tops if is_inside(path, top)), default=0)
 
 
 def parents_below(path: str, writable: Iterable[str]) -> list[str]:

@@ -113,7 +113,7 @@ def _all_violations(policy: SandboxPolicy, output: str, cwd: str, *, replaces_tm
 def _denied_acts(policy: SandboxPolicy, named: str, cwd: str) -> Iterator[Violation]:
     """Yield the act on a path that rights of files would allow this user, so that the sandbox refused it."""
     path = _absolute(named, cwd)
-    if not named or any(is_inside(path, top) for top in policy.hidden):
+    if not named or policy.hides(path):
         return  # hidden paths are found by their names
     if policy.name is PolicyName.READ and not any(is_inside(path, top) for top in (*SYSTEM, *policy.readable)):
         if os.access(path, os.R_OK):
@@ -169,9 +169,9 @@ def _absolute(path: str, cwd: str) -> str:
 
 def _is_always_kept(policy: SandboxPolicy) -> Callable[[str], bool]:
     """Return a function that is true for a path that stays unchanged also in a directory that a person gave."""
-    kept = policy.protected | policy.guarded | policy.hidden
+    kept = policy.protected | policy.guarded
     starts = start_files(os.path.expanduser("~"))
-    return lambda path: is_kept(path, starts) or any(is_inside(path, one) for one in kept)
+    return lambda path: is_kept(path, starts) or policy.hides(path) or any(is_inside(path, one) for one in kept)
 
 
 def _path_in(line: str) -> str:

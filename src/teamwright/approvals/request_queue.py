@@ -101,10 +101,12 @@ class RequestQueue(Struct):
     external_members: ExternalMemberPermissions | None = None
     settings: Path | None = None
     """The user's settings file, whose rules also answer requests."""
-    _left_open: dict[tuple[str, str], tuple[PendingRequest, RequestAnswer | None]] = field(
-        default_factory=dict[tuple[str, str], "tuple[PendingRequest, RequestAnswer | None]"]
+    _left_open: dict[tuple[str, str], tuple[PendingRequest, RequestAnswer] | None] = field(
+        default_factory=dict[tuple[str, str], "tuple[PendingRequest, RequestAnswer] | None"]
     )
-    """The requests that an earlier process left open, by agent and call, with the answers given since."""
+    """The calls, by agent and id, whose request was left open by an earlier process of the session or by the end of
+    the agent's process; with the request and its answer, if one was given since.
+    """
     _suspended: Callable[[], None] | None = None
     _parked: list[Question] = field(default_factory=list[Question])
     """Questions that came after `suspend`, which the resume asks."""
@@ -153,6 +155,8 @@ class RequestQueue(Struct):
             if self._suspended is not None and (waiting.answered.cancelled() or not waiting.answered.done()):
                 self._open.pop(waiting.id, None)  # its file stays open, and the resume asks again
                 raise
+            # The agent was interrupted, or its process was killed: started again, it asks again.
+            self._left_open[question.member, question.tool_use_id] = None
             self._finish(waiting, self._settle(waiting, RequestAnswer(verdict="deny", by="cancelled")))
             raise
         self._finish(waiting, reply)
@@ -299,22 +303,27 @@ class RequestQueue(Struct):
         """
         for request, answer in self.files.close_abandoned():
             if request.tool_use_id:
-                given = None if answer.by == "cancelled" else answer
-                self._left_open[request.asker, request.tool_use_id] = request, given
+                given = None if answer.by == "cancelled" else (request, answer)
+                self._left_open[request.asker, request.tool_use_id] = given
             closed = RequestClosed(
                 member=request.asker, request=request.id, verdict=answer.verdict, by=answer.by, reason=answer.text
             )
             self.emit(closed)
 
     def was_left_open(self, member: str, tool_use_id: str) -> bool:
-        """Return True when this agent's call waited for an answer when an earlier process ended. It never ran."""
+        """Return True when this agent's call waited for an answer when its process ended. It never ran."""
         return (member, tool_use_id) in self._left_open
+
+    def calls_left_open(self) -> list[tuple[str, str]]:
+        """Return the calls of which `was_left_open` is true, by agent and id."""
+        return list(self._left_open)
 
     def _take_earlier_answer(self, question: Question) -> RequestAnswer | None:
         """Return the answer that was given while no process asked, if this is the same question word for word."""
-        earlier, answer = self._left_open.pop((question.member, question.tool_use_id), (None, None))
-        if earlier is None or answer is None:
+        found = self._left_open.pop((question.member, question.tool_use_id), None)
+        if found is None:
             return None
+        earlier, answer = found
         asked = (earlier.kind, earlier.tool, earlier.what, earlier.rule, earlier.input)
         now = (question.kind, question.tool, question.what, question.rule, decode(encode(question.input)))
         return answer if asked == now else None

@@ -117,14 +117,17 @@ async def _join(
         begun(log)
     log.emit(SessionOpened(member=spawn.member, pid=os.getpid(), session=context.id))
     watcher = await stack.enter_async_context(Watcher())
-    agent_factory, models, warnings = await _agent_factory(context, log, line, stack, is_elsewhere=remote is not None)
+    approver = RemoteApprover(line, log.emit)
+    agent_factory, models, warnings = await _agent_factory(
+        context, log, approver, stack, is_elsewhere=remote is not None
+    )
 
     async def report_end(name: str, cause: str, agreed_to: str | None) -> None:
         await led_member.departed(name, cause, agreed_to)
 
     team = _team(spawn, context, agent_factory, _Connections(line, log, watcher, report_end, remote))
     actions = _action_context(context, agent_factory, models, team)
-    led_member = LedMember(team, agent_factory, line, actions, remote)
+    led_member = LedMember(team, agent_factory, line, actions, approver.is_waiting, remote)
     agent_factory.policies.on_always = led_member.add_always_rules
     line.attach(led_member)
     line.forward_earlier_events()
@@ -158,17 +161,23 @@ def _action_context(
 
 
 async def _agent_factory(
-    context: SessionContext, log: EventLog, line: LeadConnection, stack: AsyncExitStack, *, is_elsewhere: bool
+    context: SessionContext, log: EventLog, approver: RemoteApprover, stack: AsyncExitStack, *, is_elsewhere: bool
 ) -> tuple[AgentFactory, SessionModels, list[str]]:
-    approver = RemoteApprover(line, log.emit)
-    numbers = open_call_counter(context, log)
+    line, numbers = approver.line, open_call_counter(context, log)
     models = make_models(context, numbers)
     stack.push_async_callback(models.aclose)
     jobs = open_background_jobs(context, stack)
     policies, limit = make_policies(context), RemoteSpawnLimit(line)
     approver.own_policies = policies if is_elsewhere else None
     services = AgentServices(
-        policies, jobs, numbers, approver, ShutdownRefusal(), approver.grant, admit_elsewhere=limit
+        policies,
+        jobs,
+        numbers,
+        approver,
+        ShutdownRefusal(),
+        approver.grant,
+        admit_elsewhere=limit,
+        left_open=approver.was_left_open,
     )
     budget_tracker = MemberBudget(line, context.settings.each, partial(totals_until, log.path, log.last_number))
     agent_factory = make_agent_factory(context, models, budget_tracker, log, services)

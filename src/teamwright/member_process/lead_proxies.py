@@ -40,15 +40,29 @@ class RemoteApprover(Struct):
     emit: Emit
     answerers: list[Answerer] = field(default_factory=list[Answerer])
     own_policies: AgentPolicies | None = None
+    _waiting: int = 0
+    """The number of questions that wait for an answer of the lead's process."""
 
     async def ask(self, question: Question) -> PermissionAnswer:
         """Implement `Approver.ask`."""
         if (found := await ask_hooks(self.answerers, question, self.emit)) is not None:
             return found
+        self._waiting += 1
         try:
             return convert(await self.line.call("ask", question=to_builtins(question)), PermissionAnswer)
         except ConnectionError:
-            return PermissionAnswer(False, "policy", f"no approver can be asked: {LEAD_GONE}")
+            await asyncio.Event().wait()  # this process ends now, and the resume asks again
+            raise
+        finally:
+            self._waiting -= 1
+
+    def is_waiting(self) -> bool:
+        """Return True while a call in this process waits for an answer."""
+        return self._waiting > 0
+
+    def was_left_open(self, member: str, tool_use_id: str) -> bool:
+        """Return True when this agent's call waited for an answer when its process ended. It never ran."""
+        return [member, tool_use_id] in self.line.hello.get("left_open", ())
 
     async def grant(self, owner: str, _policy: Policy, answer: PermissionAnswer) -> None:
         """Send the grants of an approval to the lead's process, which applies them in all processes."""

@@ -66,6 +66,8 @@ class LedMember(MemberLifetime):
     line: LeadConnection
     here: Callable[[Agent], ActionContext]
     """Creates the context of remote actions (see `session.control.remote_actions`)."""
+    has_open_requests: Callable[[], bool]
+    """Returns True while a call here waits for an answer of the lead's process."""
     remote: RemoteMember | None = None
     """Its database side, when the lead is on another machine."""
     _number: int = 0
@@ -81,6 +83,11 @@ class LedMember(MemberLifetime):
     _changed_tasks: set[str] | None = field(default_factory=set[str])
     """The changed tasks that were not read again yet; None: any may have changed."""
     _looking: set[asyncio.Future[Any]] = field(default_factory=set["asyncio.Future[Any]"])
+
+    def leave_requests_open(self) -> None:
+        """Implement `MemberLifetime.leave_requests_open`: calls that wait stay without a result, for the resume."""
+        for agent in self.agent_factory.living.values():
+            agent.conversation.keeps_calls_open = self.has_open_requests()
 
     def set_member(self, teammate: LocalTeammate) -> None:
         """Set the running member; the lead is notified when it is idle."""

@@ -50,7 +50,12 @@ class MemberLifetime(Struct, kw_only=True):
         if teammate is None or ended is None or teammate.state in ENDED_STATES:
             return
         state = MemberState.SUSPENDED if ended.how == MemberState.SUSPENDED else MemberState.KILLED
+        if state is MemberState.SUSPENDED:
+            self.leave_requests_open()
         teammate.cut_off(state, ended.cause or ended.how)
+
+    def leave_requests_open(self) -> None:
+        """Leave open the calls that wait for an answer, before a suspended member is cut off."""
 
     async def departed(self, _name: str, cause: str, agreed_to: str | None) -> None:
         """Record that the member ended without being ended here (port of `teams`)."""

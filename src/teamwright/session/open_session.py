@@ -122,13 +122,16 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     grants = make_grants(context, log, policies, lambda: session.modes)
     jobs, deadlines = open_background_jobs(context, stack), ShutdownDeadlines()
     await asyncio.sleep(0)
-    services = AgentServices(policies, jobs, numbers, requests, deadlines, grants, permits=requests)
+    services = AgentServices(
+        policies, jobs, numbers, requests, deadlines, grants, permits=requests, left_open=requests.was_left_open
+    )
     agent_factory = _agent_factory(context, models, log, requests, services)
     await asyncio.sleep(0)
     note, unserved = await _start_services(context, log, agent_factory, stack)
     requests.answerers.append(grants.answer)
-    agent_factory.left_open = requests.was_left_open
-    processes = MemberProcesses(context, agent_factory, log, watcher, agent_factory.policy.rules)
+    processes = MemberProcesses(
+        context, agent_factory, log, watcher, agent_factory.policy.rules, requests.calls_left_open
+    )
     integration = SessionIntegration(context, agent_factory, log)
     ports = TeamPorts(
         agent_factory.plans.watch,

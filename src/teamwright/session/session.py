@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from teamwright.config.settings.settings import Settings
     from teamwright.session.structured_output import ReadOutput
     from teamwright.session.wiring.member_processes import MemberProcesses
+
+_BEFORE_CAP_S = 0.001
+"""How long before the cap on time the requests are left open: the cap itself cancels the call that waits."""
 
 
 class Session(Struct):
@@ -108,8 +111,10 @@ class Session(Struct):
         minutes = self.agent_factory.budget_tracker.budget.minutes
         cap: asyncio.Timeout | None = None
         try:
-            async with time_limit(None if minutes is None else max(0.0, minutes * 60 - self._elapsed())) as cap:
-                end = await self.lead.run_until_done(self.has_open_tasks, commands)
+            left_s = None if minutes is None else max(0.0, minutes * 60 - self._elapsed())
+            async with time_limit(left_s) as cap:
+                with self._requests_left_open_at(left_s):
+                    end = await self.lead.run_until_done(self.has_open_tasks, commands)
                 if form is not None:
                     from teamwright.session.structured_output import read_output
 
@@ -275,6 +280,8 @@ class Session(Struct):
         running = [teammate.name for teammate in self.team.running_members] if is_spent else []
         capped = [name for name in running if name in self.tally.capped]
         cut = list[str]()
+        if keep:
+            self.leave_requests_open()
         self.team.refuse_members()
         if self.team.has_members:
             from teamwright.teams.shutdown import end_all, suspend_all
@@ -303,11 +310,37 @@ class Session(Struct):
         except TimeoutError:
             pass
         finally:
-            waiting = requests.waiting_owners | set(budget.held.values())
-            for name, agent in self.agent_factory.living.items():
-                inherited = self.agent_factory.inheritances.get(name)
-                owner = name if inherited is None else inherited.root
-                agent.conversation.keeps_calls_open = owner in waiting
+            self.leave_requests_open()
+
+    def leave_requests_open(self) -> None:
+        """Leave open what waits for an answer now, as a kill does: a resume asks again.
+
+        Called before the agents are cancelled, at every end that a resume continues. The calls that wait stay without
+        a result, because they never ran.
+        """
+        if not self.options.persists:
+            return
+        self.requests.suspend(self.team.changed.set)
+        waiting = self.requests.waiting_owners | set(self.agent_factory.budget_tracker.held.values())
+        for name, agent in self.agent_factory.living.items():
+            inherited = self.agent_factory.inheritances.get(name)
+            owner = name if inherited is None else inherited.root
+            agent.conversation.keeps_calls_open = owner in waiting
+
+    @contextmanager
+    def _requests_left_open_at(self, left_s: float | None) -> Generator[None]:
+        """Leave requests open just before the cap on time cancels the lead's turn in the block.
+
+        Only in a headless run, which ends there: a program may go on with its members.
+        """
+        if left_s is None or not self.options.headless:
+            yield
+            return
+        timer = asyncio.get_running_loop().call_later(left_s - _BEFORE_CAP_S, self.leave_requests_open)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _working_agents(self) -> list[str]:
         """Return the lead and the members that work and do not wait for a model call or an answer."""

@@ -42,6 +42,8 @@ class LeadServices(Struct):
     attended: Callable[[], bool]
     settings_rules: tuple[Rule, ...]
     """The rules of the session's policy that member processes load from settings."""
+    calls_left_open: Callable[[], list[tuple[str, str]]]
+    """Returns the calls, by agent and id, that never ran because their request was left open."""
     _holds: dict[tuple[str, int], Reservation] = field(default_factory=dict[tuple[str, int], Reservation])
     _next: int = field(default_factory=now_ms)
     """The number of the newest reservation, above those of an earlier lead process."""
@@ -55,7 +57,7 @@ class LeadServices(Struct):
         self.gone(name)
         agent_factory = self.agent_factory
         agent_factory.numbers.share(call_counter_path(agent_factory.home, agent_factory.cwd, agent_factory.session))
-        return {"policy": self.policy()}
+        return {"policy": self.policy(), "left_open": self.calls_left_open()}
 
     def policy(self) -> IpcBody:
         """Return the session's present policy, which bounds all agents."""

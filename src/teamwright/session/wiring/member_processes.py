@@ -6,6 +6,7 @@ before a member uses a backend.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,8 @@ class MemberProcesses(Struct):
     """The member processes of a session and their launcher (the port of `teams`), prepared at its first use.
 
     `watcher` reports mail to external members. `settings_rules` are the rules of the session's policy at its start,
-    which member processes load from settings.
+    which member processes load from settings. `calls_left_open` returns the calls that never ran, by agent and id,
+    because their request was left open.
     """
 
     context: SessionContext
@@ -44,6 +46,7 @@ class MemberProcesses(Struct):
     log: EventLog
     watcher: Watcher
     settings_rules: tuple[Rule, ...]
+    calls_left_open: Callable[[], list[tuple[str, str]]]
     _backends: BackendChoice | None = None
     _hub: MemberConnections | None = None
     _launcher: CombinedLauncher | None = None
@@ -67,7 +70,7 @@ class MemberProcesses(Struct):
         context, agent_factory, log, policy = self.context, self.agent_factory, self.log, self.agent_factory.policy
         # A member on another machine has other settings: it receives every rule.
         rules = self.settings_rules if context.options.stores is None else ()
-        services = LeadServices(agent_factory, log.has_listeners, rules)
+        services = LeadServices(agent_factory, log.has_listeners, rules, self.calls_left_open)
         watched, path = log.has_listeners, context.directory / WIRE
         hub = self._hub = MemberConnections(team, path, services, is_watched=watched, translate=services.translate)
         log.follow_listeners(hub.set_watched)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from teamwright.agent.activity_monitor import Watchdog
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.instructions import SessionInstructions
-from teamwright.agent.permission_gate import KeepGrant
+from teamwright.agent.permission_gate import KeepGrant, LeftOpen, never_left_open
 from teamwright.agent.spawn_limits import AdmitElsewhere, SpawnLimits
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.tool_call_numbers import CallNumbers
@@ -108,7 +108,8 @@ class AgentServices(Struct, frozen=True):
     """The services that a process gives its agents.
 
     `approver` answers permission questions, `stopping` asks members to stop, `keep_grant` stores grants of an approval.
-    `admit_elsewhere` counts sub-agents in the process that counts all of the run.
+    `admit_elsewhere` counts sub-agents in the process that counts all of the run. `left_open` returns True for a call
+    that never ran, because its request was left open.
     """
 
     policies: AgentPolicies
@@ -119,6 +120,7 @@ class AgentServices(Struct, frozen=True):
     keep_grant: KeepGrant
     permits: PermissionAnswers | None = None
     admit_elsewhere: AdmitElsewhere | None = None
+    left_open: LeftOpen = never_left_open
 
 
 def make_policies(context: SessionContext, *, lead_answers: bool | None = None) -> AgentPolicies:
@@ -261,6 +263,7 @@ def make_agent_factory(
         tag_key=_tag_key(context),
         numbers=services.numbers,
         attended=log.has_listeners,
+        left_open=services.left_open,
         compact=settings.compact,
         resolver=resolver,
         make_worktrees=lambda: _worktrees(context, agent_factory),

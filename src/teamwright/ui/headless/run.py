@@ -153,9 +153,14 @@ class _SignalState(Struct):
     caught: list[signal.Signals] = field(default_factory=list[signal.Signals])
 
     def end(self, number: signal.Signals) -> None:
-        """Cancel the task after a signal; a second signal shortens the shutdown of members."""
-        if self.caught and self.session is not None:
-            self.session.outside.hurry()
+        """Cancel the task after a signal; a second signal shortens the shutdown of members.
+
+        What waits for an answer is left open for the resume.
+        """
+        if self.session is not None:
+            if self.caught:
+                self.session.outside.hurry()
+            self.session.leave_requests_open()
         self.caught.append(number)
         self.task.cancel()
 

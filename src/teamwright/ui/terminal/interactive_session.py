@@ -13,8 +13,10 @@ import signal
 import sys
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.config.person_authority import agent_command
@@ -87,11 +89,11 @@ def _switch_session(to: Options, previous: Options, rewind: UndoPlan | None) -> 
 async def _interactive(
     options: Options, prompt: str | None, opened_sessions: list[Session] | None = None
 ) -> LeftSession:
-    with _catch_end_signals() as (terminated, terminate):
+    with _catch_end_signals() as ending:
         try:
-            result, left = await _open_session(options, prompt, opened_sessions, (terminated, terminate))
+            result, left = await _open_session(options, prompt, opened_sessions, ending)
         except asyncio.CancelledError:  # before the screen started, or during the shutdown
-            if not terminated:
+            if not ending.caught:
                 raise
             return LeftSession(TERMINATED)
     _print_summary(result)
@@ -102,20 +104,20 @@ async def _open_session(
     options: Options,
     prompt: str | None,
     opened_sessions: list[Session] | None,
-    signals: tuple[list[int], Callable[[], None]],
+    ending: _EndSignals,
 ) -> tuple[Result, LeftSession]:
-    terminated, terminate = signals
     if options.resume is not None:
         from teamwright.edit_history.session_fork import prepare_resume
 
         options = await prepare_resume(options)
     session = None
     try:
-        async with open_session(options, terminate) as session:
+        async with open_session(options, partial(ending.end, signal.SIGTERM)) as session:
+            ending.session = session
             freeze_loaded()
             if opened_sessions is not None:
                 opened_sessions.append(session)
-            return await _run_session(session, prompt, terminated)
+            return await _run_session(session, prompt, ending.caught)
     finally:
         for line in session.agent_factory.kept_worktrees if session is not None else ():
             sys.stdout.write(f"{clean(line)}\n")
@@ -246,24 +248,32 @@ def _handle_interrupt(on_interrupt: Callable[[], None]) -> Generator[None]:
         loop.remove_signal_handler(signal.SIGINT)
 
 
+class _EndSignals(Struct):
+    """The signals received, and the task that the first one cancels."""
+
+    task: asyncio.Task[Any] | None
+    session: Session | None = None
+    caught: list[int] = field(default_factory=list[int])
+
+    def end(self, number: int) -> None:
+        """Cancel the task after the first signal. What waits for an answer is left open for the resume."""
+        self.caught.append(number)
+        if self.task is None or len(self.caught) > 1:
+            return
+        if self.session is not None:
+            self.session.leave_requests_open()
+        self.task.cancel()
+
+
 @contextmanager
-def _catch_end_signals() -> Generator[tuple[list[int], Callable[[], None]]]:
-    """Cancel the block for SIGTERM and a closed terminal. Yields the signals received, and a function that cancels the
-    block without a signal.
-    """
+def _catch_end_signals() -> Generator[_EndSignals]:
+    """Cancel the block for SIGTERM and a closed terminal, and yield what was received."""
     loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
-    caught: list[int] = []
-
-    def terminate(number: int) -> None:
-        caught.append(number)
-        if task is not None and len(caught) == 1:
-            task.cancel()
-
+    ending = _EndSignals(asyncio.current_task())
     for number in _ENDING_SIGNALS:
-        loop.add_signal_handler(number, terminate, int(number))
+        loop.add_signal_handler(number, ending.end, int(number))
     try:
-        yield caught, lambda: terminate(signal.SIGTERM)
+        yield ending
     finally:
         for number in _ENDING_SIGNALS:
             loop.remove_signal_handler(number)

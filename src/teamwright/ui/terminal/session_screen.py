@@ -382,6 +382,8 @@ class SessionScreen:
         ending = await ask_how_to_leave(self.editor, self._show_folded, self.working_at_leave)
         if ending is LeaveChoice.STAY:
             self.next_session = None
+        if ending is LeaveChoice.LEAVE:
+            self.session.leave_requests_open()
         if ending is LeaveChoice.WAIT:
             self._leaving = True
             self.session.team.changed.set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
+from shlex import quote
 from typing import Any, cast
 
 from msgspec import Struct
@@ -64,7 +65,7 @@ async def stop_member(target: TeamAddress, name: str, *, now: bool, timeout_s: f
     """Stop a member, which may object within its deadline, unless `now` is True.
 
     Raises UnknownMember, TeamRefused for an external member and for the lead, TeamwrightError (`failed`) when the
-    lead's process does not answer.
+    lead's process does not answer, or the member has not ended within `timeout_s` seconds.
     """
     require_person(target.home, STOPS, f"stop {name}@{target.name}"[:100])
     recipient = known_name(name, target.names, target.member_names, f"team {target.name}")
@@ -81,8 +82,9 @@ async def stop_member(target: TeamAddress, name: str, *, now: bool, timeout_s: f
         member.name, now=now, lead=_lead_process(target), incarnation=target.file.incarnations.get(member.name.lower())
     )
     lead = target.lead()
+    requester = _StopRequester(target, request, lead)
     try:
-        answer = await _StopRequester(target, request, lead).answered(timeout_s, TAKEN_S)
+        answer = await requester.answered(timeout_s, TAKEN_S)
         pid = lead.pid if lead is not None else target.file.lead.pid
     finally:
         if lead is not None:
@@ -90,10 +92,13 @@ async def stop_member(target: TeamAddress, name: str, *, now: bool, timeout_s: f
     if answer is None:
         if not target.is_led():
             return await _stop_orphans(target, member.name)
+        late = f"{member.name} has not ended yet; it was asked to stop, and ends later unless it objects"
+        to_stop = f"{member.name}@{target.name}" if requester.is_acknowledged else target.name
+        deaf = f"process {pid}, which runs {member.name}, does not answer"
         raise TeamwrightError(
             "failed",
-            f"process {pid}, which runs {member.name}, does not answer",
-            do=[f"{target.resume_command.replace('teamwright resume', 'teamwright stop')} --now"],
+            late if requester.is_acknowledged else deaf,
+            do=[f"teamwright stop {quote(to_stop)} --now"],
             note="nothing was lost",
         )
     if answer["approve"] is not True:
@@ -189,6 +194,8 @@ class _StopRequester(Struct):
     target: TeamAddress
     request: StopRequest
     lead: LeadProcessWatch | None
+    is_acknowledged: bool = False
+    """True when the lead's process carries out the request: only its answer is late."""
 
     async def answered(self, timeout_s: float | None, taken_s: float) -> dict[str, Any] | None:
         """Return the answer; None when the lead's process ended without one, or does not answer in time.
@@ -228,6 +235,7 @@ class _StopRequester(Struct):
                 async with time_limit(left):
                     await news.wait()
         except TimeoutError:
+            self.is_acknowledged = acknowledged_for_s(box, self.request.id) is not None
             return None
         finally:
             if deaf is not None:

@@ -23,6 +23,7 @@ from teamwright.hooks.hook_actions import (
     parse_action,
 )
 from teamwright.protocol.ids import is_typo, nearest
+from teamwright.protocol.unknown_names import is_label
 
 TIMEOUT_S = 60.0
 """Seconds that a hook without a timeout may run."""
@@ -79,7 +80,7 @@ SHELLS = ("bash", "powershell")
 
 _PLAIN = re.compile(r"[\w\- |,]*")
 _CONDITION = re.compile(r"[A-Za-z_][\w-]*\*?(?:\(.+\))?", re.DOTALL)
-_COMMON_KEYS = frozenset({"type", "if", "timeout", "async", "statusMessage", "description", "name", "once"})
+_COMMON_KEYS = frozenset({"type", "if", "timeout", "async", "statusMessage", "once"})
 _COMMAND_KEYS = frozenset({"command", "args", "shell", "asyncRewake", "rewakeMessage", "rewakeSummary", "sandbox"})
 
 
@@ -248,7 +249,7 @@ def _parse_group(event: str, at: tuple[str | int, ...], group: Mapping[str, Any]
             raise _UnusableHook(f"its matcher {matcher[:60]!r} is no regular expression: {problem}") from None
     except _UnusableHook as problem:
         return [_unusable(event, at, group, problem)]
-    strange = sorted(set(group) - {"matcher", "hooks"})
+    strange = sorted(key for key in group if key not in {"matcher", "hooks"} and not is_label(key))
     for key in strange:
         why = f"{key[:40]!r} beside its hooks is not used"
         found.append(ParsedHook(event, (*at, key), reason=why, warning=f"a hook of {event}: {why}"))
@@ -275,7 +276,7 @@ def _parse_hook(event: str, matcher: str, hook: Mapping[str, Any]) -> HookSpec:
         raise _UnusableHook("it has no command")
     else:
         keys = _COMMAND_KEYS
-    strange = sorted(set(hook) - _COMMON_KEYS - keys)
+    strange = sorted(key for key in hook if key not in _COMMON_KEYS | keys and not is_label(key))
     if strange:
         # Without its condition it would run too often: a hook that refuses would refuse everything.
         raise _UnusableHook(f"{strange[0][:40]!r} is not supported", broken=False)

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.protocol.secret_texts import repr_without
+from teamwright.protocol.unknown_names import is_label
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 
 TransportKind: TypeAlias = Literal["stdio", "http", "sse", "sdk"]
@@ -28,7 +29,7 @@ MAX_SERVERS = 50
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HTTP = frozenset({"http", "streamable-http", "streamableHttp"})
-_KNOWN_KEYS = frozenset({"type", "command", "args", "env", "cwd", "url", "headers", "timeout", "disabled", "name"})
+_KNOWN_KEYS = frozenset({"type", "command", "args", "env", "cwd", "url", "headers", "timeout", "disabled"})
 _IN_WORKTREE = "worktree"
 """The value of `cwd` for a program that runs in the worktree of its agent."""
 
@@ -152,7 +153,7 @@ def parse_entry(name: str, entry: object, source: ConfigSource) -> ParsedServer:
         return ParsedServer(None, str(problem), problem.is_broken)
     if server is None:
         return ParsedServer(None, "it says that it is disabled")
-    strange = sorted(set(cast("dict[str, Any]", entry)) - _KNOWN_KEYS)
+    strange = sorted(key for key in cast("dict[str, Any]", entry) if key not in _KNOWN_KEYS and not is_label(key))
     return ParsedServer(server, unknown_key=strange[0] if strange else "")
 
 

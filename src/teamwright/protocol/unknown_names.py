@@ -1,4 +1,5 @@
-"""Advice and errors for names that are not known: one text for each fault, with the most similar known name.
+"""Advice and errors for names that are not known: one text for each fault, with the most similar known name. Says
+which unknown keys of a file are only labels.
 
 Depends on ids and errors. The lookup of names is left to `saved` and to the stores.
 """
@@ -14,6 +15,8 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, nearest, parse
 MAX_LISTED = 8
 """Maximum number of known names in an error."""
 
+_LABELS = frozenset({"$schema", "$comment", "comment", "comments", "description", "id", "name"})
+
 
 _ALL = frozenset({"all", "everyone", "everybody", "team", "members", "teammates", "broadcast", "any", "anyone"})
 """Words that models write for all members."""
@@ -23,6 +26,11 @@ _LEAD_WORDS = frozenset({"leader", "teamlead", "team-leader", "main", "coordinat
 
 TO_ALL = "write '*' for all members"
 """The advice for a name that means all of them."""
+
+
+def is_label(key: str) -> bool:
+    """Return True for a key of settings, hooks or MCP servers that is written for people and has no effect anywhere."""
+    return key in _LABELS or key.startswith(("//", "_"))
 
 
 def known_name(

@@ -104,6 +104,22 @@ def test_what_is_wrong_or_odd_is_said_with_its_line_once_it_is_trusted(repositor
     assert found.counts["broken"] == (state == "broken")
 
 
+LABELS = ("description", "id", "name", "_docs", "//why", "comment", "$schema")
+
+
+@pytest.mark.finding("3F2")
+def test_keys_that_are_notes_for_people_are_in_no_list_of_faults(repository):
+    notes = dict.fromkeys(LABELS, "why it is here")
+    stop = {**notes, "hooks": [{**notes, "type": "command", "command": "true"}]}
+    settings = {**notes, "permissions": {**notes, "allow": ["Bash(ls)"]}, "hooks": {"Stop": [stop]}}
+    put(repository.root, THEIRS, json.dumps(settings))
+    put(repository.root, ".mcp.json", json.dumps({"mcpServers": {"db": {**notes, "command": "true"}}}))
+    repository.trust()
+    found = look(repository)
+    assert not [asset for asset in found.assets if asset.state in ("ignored", "broken")]
+    assert {"Stop: true", "db"} <= {asset.name for asset in found.assets if asset.state == "used"}
+
+
 @pytest.mark.promise("K7", "K1")
 def test_what_waits_for_trust_is_said_so_and_used_afterwards(repository, own_home, monkeypatch):
     monkeypatch.setenv("LEVEL", "1")

@@ -30,6 +30,7 @@ from teamwright.processes.program_environment import moves_git
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import is_typo, nearest
 from teamwright.protocol.secret_texts import is_secret_name
+from teamwright.protocol.unknown_names import is_label
 from teamwright.storage.read_bounded import read_plain
 
 MAX_BYTES = 1_000_000
@@ -222,7 +223,7 @@ def _flat(raw: Mapping[str, Any], path: Path, text: str, above: str = "") -> lis
 
 
 def _unknown(name: str, origin: SettingsOrigin) -> list[SettingRemark]:
-    if name == "$schema" or name.startswith("//"):
+    if is_label(name.rpartition(".")[2]):
         return []
     if name in NEVER_USED:
         return [SettingRemark(name, "is never used: a key is given by its variable only")]

@@ -186,6 +186,21 @@ async def test_an_alias_that_only_asks_first_is_left_out_since_nobody_can_answer
     assert set(context.startup.snapshot.aliases) >= {"grep"} and "rm" not in context.startup.snapshot.aliases
 
 
+async def test_an_alias_that_finds_its_command_by_a_function_with_a_computed_name_works(context, work):
+    """As oh-my-bash does it: the alias leads to a function, which calls `_select_` and the name."""
+    context.rc(
+        "_select_cp() { chosen='cp -iv'; }\n_select_ls() { chosen='ls -d'; }\n"
+        '_first_use() { local chosen=$1; "_select_$1" || return 1; eval "command $chosen \\"\\${@:2}\\""; }\n'
+        '_init_cp() { _first_use cp "$@"; }\n_init_ls() { _first_use ls "$@"; }\n'
+        "alias cp=_init_cp\nalias ls=_init_ls\nf() { echo f; }\n"
+    )
+    (work / "x").write_text("new")
+    (work / "y").write_text("old")
+    assert await context.run("f; ls --color=never .; cp x y") == "f\n."
+    assert (work / "y").read_text() == "new"
+    assert "cp" not in context.startup.snapshot.aliases, "it would ask before it replaces a file"
+
+
 async def test_what_is_proven_to_only_read_runs_without_functions_and_aliases(context, work):
     context.rc("ls() { touch pwned; }\nalias cat='touch pwned2'\nalias type='touch pwned3'\nwc() { touch pwned4; }\n")
     (work / "a").write_text("text\n")

@@ -107,7 +107,7 @@ def test_what_is_wrong_or_odd_is_said_with_its_line_once_it_is_trusted(repositor
 LABELS = ("description", "id", "name", "_docs", "//why", "comment", "$schema")
 
 
-@pytest.mark.finding("3F2")
+@pytest.mark.promise("K7")
 def test_keys_that_are_notes_for_people_are_in_no_list_of_faults(repository):
     notes = dict.fromkeys(LABELS, "why it is here")
     stop = {**notes, "hooks": [{**notes, "type": "command", "command": "true"}]}

@@ -54,7 +54,12 @@ _SHELL_HOOKS = word_set(
 """Functions that the shell calls automatically or for completion. Agents' shells are not interactive."""
 
 _WORD = re.compile(r"[\w.:@+-]+")
-_INTERACTIVE_FLAG = re.compile(r"\s-(?!-)\w*[iI]|\s--interactive")
+_NAME_BEGINNING = re.compile(r"([\w.:@+-]{3,})\$")
+"""The beginning of a function's name that a text completes with a variable: `"_select_$name"`."""
+
+_INTERACTIVE_FLAG = r"(?:\s-(?!-)\w*[iI]|\s--interactive)"
+_ASKING = {name: re.compile(rf"\b{name}(?:\s-\S+)*?{_INTERACTIVE_FLAG}") for name in ("rm", "cp", "mv", "ln")}
+"""Commands that ask first with a flag, and how a text calls them with it."""
 
 
 class ShellDump(Struct, frozen=True):
@@ -94,7 +99,7 @@ def parse_dump(kind: str, content: bytes) -> ShellDump | None:
         options, path, aliases = _bash_options(parts[0], parts[1]), parts[2], _bash_aliases(parts[3])
         rest = parts[4:-2]
     functions = dict(zip(rest[::2], rest[1::2], strict=False))
-    return ShellDump(options, path, _useful_aliases(aliases), _needed_functions(functions, aliases))
+    return ShellDump(options, path, _useful_aliases(aliases, functions), _needed_functions(functions, aliases))
 
 
 def _bash_options(set_lines: str, shopt_lines: str) -> tuple[str, ...]:
@@ -121,11 +126,20 @@ def _zsh_options(text: str) -> tuple[str, ...]:
     return (f"setopt {' '.join(names)}",) if names else ()
 
 
-def _useful_aliases(aliases: Mapping[str, str]) -> dict[str, str]:
-    """Return the aliases without those that only make rm and similar commands ask first: no person could answer."""
-    asking = (name for name in ("rm", "cp", "mv", "ln") if _INTERACTIVE_FLAG.search(aliases.get(name, "")))
-    left_out = set(asking)
+def _useful_aliases(aliases: Mapping[str, str], functions: Mapping[str, str]) -> dict[str, str]:
+    """Return the aliases without those with which rm and similar commands ask first: no person could answer.
+
+    An alias may also lead to the flag by functions, as oh-my-bash's `cp` does.
+    """
+    left_out = {name for name in _ASKING if name in aliases and _asks_first(name, aliases[name], functions)}
     return {name: body for name, body in aliases.items() if name not in left_out and not name.isspace() and name}
+
+
+def _asks_first(name: str, body: str, functions: Mapping[str, str]) -> bool:
+    if re.search(_INTERACTIVE_FLAG, body):
+        return True
+    reached = _reach_functions([body], functions)
+    return any(_ASKING[name].search(functions[one]) for one in reached)
 
 
 def _needed_functions(functions: Mapping[str, str], aliases: Mapping[str, str]) -> dict[str, str]:
@@ -133,14 +147,25 @@ def _needed_functions(functions: Mapping[str, str], aliases: Mapping[str, str]) 
     usable = {
         name: text for name, text in functions.items() if name not in _SHELL_HOOKS and not name.startswith("TRAP")
     }
-    needed_names = {name for name in usable if not name.startswith("_")}
-    texts = [usable[name] for name in needed_names] + list(aliases.values())
-    while texts:
-        named = {word for word in _WORD.findall(texts.pop()) if word.startswith("_")}
-        new = (named & usable.keys()) - needed_names
-        needed_names |= new
-        texts += [usable[name] for name in new]
-    return {name: text for name, text in usable.items() if name in needed_names}
+    called = {name for name in usable if not name.startswith("_")}
+    needed = called | _reach_functions([*(usable[name] for name in called), *aliases.values()], usable)
+    return {name: text for name, text in usable.items() if name in needed}
+
+
+def _reach_functions(texts: list[str], functions: Mapping[str, str]) -> set[str]:
+    """Return the names of the functions that these texts name, directly or by the functions they name."""
+    reached: set[str] = set()
+    waiting = list(texts)
+    while waiting:
+        text = waiting.pop()
+        named = functions.keys() & set(_WORD.findall(text))
+        beginnings = tuple(_NAME_BEGINNING.findall(text))
+        if beginnings:
+            named |= {name for name in functions if name.startswith(beginnings)}
+        new = named - reached
+        reached |= new
+        waiting += [functions[name] for name in new]
+    return reached
 
 
 def render_script(snapshot: ShellSnapshot, dump: ShellDump) -> bytes:

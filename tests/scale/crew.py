@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from teamwright import Team
+from teamwright import Budget, Team
 from teamwright.models.model import ModelCard, Part, Reply, Request, TextPart
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
@@ -79,12 +79,12 @@ def newest(request: Request) -> str:
 
 
 def a_team(root: Path, model: Plays, **more: Any) -> Team:
-    """A team below this directory, with room for many members."""
+    """A team below this directory, with room for many members and without caps."""
     (root / "work").mkdir(exist_ok=True)
     settings = root / "settings.json"
     settings.write_text(json.dumps(LIMITS))
-    wanted = {"permission_mode": "bypassPermissions", "settings_file": settings, "env": {}, **more}
-    return Team("crew", model=model, cwd=root / "work", home=root / "state", **wanted)
+    usual = {"permission_mode": "bypassPermissions", "settings_file": settings, "env": {}, "budget": Budget.unlimited()}
+    return Team("crew", model=model, cwd=root / "work", home=root / "state", **usual | more)
 
 
 async def rest(session: Session) -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from teamwright import Team
+from teamwright import Budget, Team
 from teamwright.models.model import Request
 from teamwright.models.providers.messages import request_body
 from teamwright.protocol.ids import LEAD
@@ -40,8 +40,8 @@ async def begun(root: Path) -> dict[str, Path]:
 
 def again(root: Path, model: Plays) -> Team:
     """The same team, gone on with."""
-    options = {"permission_mode": "bypassPermissions", "settings_file": root / "settings.json", "env": {}}
-    return Team.resume("crew", model=model, home=root / "state", cwd=root / "work", **options)
+    usual = {"permission_mode": "bypassPermissions", "settings_file": root / "settings.json", "env": {}}
+    return Team.resume("crew", model=model, home=root / "state", cwd=root / "work", budget=Budget.unlimited(), **usual)
 
 
 async def mail(spec: dict[str, Any], root: Path) -> dict[str, Any]:
@@ -53,7 +53,7 @@ async def mail(spec: dict[str, Any], root: Path) -> dict[str, Any]:
             inbox = team.session.team.mailbox(name)
             for first in range(0, spec["messages"], 500):
                 entries = [InboxEntry("user", f"{WORDS[:80]}{first + more}") for more in range(500)]
-                await inbox.mark_delivered(await asyncio.gather(*map(inbox.send, entries)))
+                await inbox.mark_delivered(await asyncio.gather(*map(inbox.put, entries)))
         await team.send("ada", "One more turn.")
         await rest(team.session)
         await team.run("And you.")

@@ -224,7 +224,7 @@ async def _end_session(session: Session, screen: SessionScreen, ending: LeaveCho
             else "done"
         )
         result = await session.result(stop, session.lead.last_end.text)
-    return result
+    return session.judged_run(result)
 
 
 def _print_summary(result: Result) -> None:

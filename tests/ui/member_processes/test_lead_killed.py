@@ -113,7 +113,8 @@ def waiting(here):
 
 
 @pytest.mark.slow
-def test_what_a_member_asked_when_the_lead_was_killed_is_asked_again_and_answered_once(scene, tmp_path):
+@pytest.mark.parametrize("answered", ["before the resume", "after the resume"])
+def test_what_a_member_asked_when_the_lead_was_killed_is_answered_once(scene, tmp_path, answered):
     runs = call("Bash", command=f"echo ran >> {tmp_path}/repo/ran")
     here = scene([agent("JOB ann", name="ann"), *["I wait."] * 9], ann=[runs, "ann's report."])
     here.set(unattended_requests="wait")
@@ -122,14 +123,17 @@ def test_what_a_member_asked_when_the_lead_was_killed_is_asked_again_and_answere
     assert (first["owner"], first["tool"]) == ("ann", "Bash")
     ann = here.marked.member("ann")
     here.kill_lead()
-    late = here.program.run("requests", "allow", first["id"])
-    assert late.returncode != 0, "nobody waits for that any more"
-    here.lead = here.program.start("resume", here.session, "-p")
-    again = waiting(here)
-    assert (again["owner"], again["what"]) == ("ann", first["what"])
-    assert here.marked.member("ann") == ann
-    answered = here.program.run("requests", "allow", again["id"])
-    assert answered.returncode == 0, answered.stderr
+    if answered == "before the resume":
+        allowed = here.program.run("requests", "allow", first["id"])
+        assert "the answer counts when you resume" in allowed.stdout
+        here.lead = here.program.start("resume", here.session, "-p")
+    else:
+        here.lead = here.program.start("resume", here.session, "-p")
+        again = waiting(here)
+        assert (again["owner"], again["what"]) == ("ann", first["what"])
+        assert here.marked.member("ann") == ann
+        allowed = here.program.run("requests", "allow", again["id"])
+    assert allowed.returncode == 0, allowed.stderr
     code, _, err = here.end()
     assert code == 0, err
     assert (tmp_path / "repo/ran").read_text() == "ran\n"

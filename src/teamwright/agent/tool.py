@@ -45,8 +45,11 @@ class LastWriters(Struct):
 class NestedTexts(Protocol):
     """The instructions of deeper directories for one agent, each returned once."""
 
-    def text_for(self, path: Path) -> str:
-        """Return the instructions for an agent that touches this path; empty when it has received them."""
+    def text_for(self, path: Path, withholds: Callable[[Path], bool], /) -> str:
+        """Return the instructions for an agent that touches this path; empty when it has received them.
+
+        `withholds` returns True for a file whose text the agent must not get.
+        """
         ...
 
 

@@ -438,7 +438,7 @@ class Instructions:
 
     def nested(self):
         texts = ["Use tabs here."]
-        return SimpleNamespace(text_for=lambda _path: texts.pop() if texts else "")
+        return SimpleNamespace(text_for=lambda _path, _withholds: texts.pop() if texts else "")
 
 
 async def test_instructions_of_a_directory_are_delivered_again_after_a_compaction(tmp_path):

@@ -1,7 +1,9 @@
-"""The crash suite of the integration queue: `python -m tests.crash.integration [--commits N] [--kills N] [--seed N]`.
+"""The crash suite of the integration queue: `python -m tests.crash.integration [--commits N] [--kills N] [--lives N]`.
 
 A session with a long queue is killed with SIGKILL at random steps, half of the times together with its git. Each commit
-must be integrated or returned exactly once, no branch may be lost, and `git fsck` finds no fault.
+must be integrated or returned exactly once, no branch may be lost, and `git fsck` finds no fault. Then members complete
+tasks in as many lives, with deletions and renames by other programs and hooks that fail (`worktree_storm.py`).
+`--seed N` replays both, `--keep DIRECTORY` leaves their files there; 0 leaves a part out.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from teamwright.testing import ScriptedModel
 from teamwright.worktrees.integration_store import FileIntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_creation import Owner, create_worktree
+from tests.crash import worktree_storm
 from tests.support.repositories import commit, git, make_repository
 
 ROOT = Path(__file__).parents[2]
@@ -142,16 +145,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="integration")
     parser.add_argument("--commits", type=int, default=40)
     parser.add_argument("--kills", type=int, default=8)
+    parser.add_argument("--lives", type=int, default=5)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10_000)
+    parser.add_argument("--keep", default="")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="teamwright-integration-") as directory:
-        place = Path(os.path.realpath(directory))
+        place = Path(os.path.realpath(options.keep or directory))
         os.environ.update(TEAMWRIGHT_HOME=str(place / "home"), GIT_CONFIG_GLOBAL=os.devnull)
-        killed = asyncio.run(storm(place, options.commits, options.kills, options.seed))
-    counts = f"{options.commits} commits, {killed} kills"
-    print(f"{counts}: each integrated or returned once ({time.monotonic() - began:.0f} s)")
+        if options.kills:
+            began = time.monotonic()
+            killed = asyncio.run(storm(place, options.commits, options.kills, options.seed))
+            counts = f"{options.commits} commits, {killed} kills"
+            print(f"{counts}: each integrated or returned once ({time.monotonic() - began:.0f} s)", flush=True)
+        if options.lives:
+            began = time.monotonic()
+            os.environ["TEAMWRIGHT_HOME"] = str(place / "faults" / "home")
+            figures = worktree_storm.storm(place / "faults", options.lives, options.seed)
+            print(f"{figures.describe()} ({time.monotonic() - began:.0f} s)")
     return 0
 
 

@@ -5,10 +5,12 @@ is empty. With GROUP = 1 the kill takes the git that runs, too.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from teamwright import Team
@@ -16,6 +18,13 @@ from teamwright.testing import ScriptedModel
 from tests.teams.crew import until
 
 STEPS = 0
+_AT: dict[int, Callable[[], None]] = {}
+"""What else happens, by the step."""
+
+
+def at_step(step: int, act: Callable[[], None]) -> None:
+    """Do this once, directly before this step."""
+    _AT[step] = act
 
 
 def arm(kill_at: int, *, group: bool) -> None:
@@ -24,6 +33,9 @@ def arm(kill_at: int, *, group: bool) -> None:
     def step() -> None:
         global STEPS
         STEPS += 1
+        if (act := _AT.pop(STEPS, None)) is not None:
+            with contextlib.suppress(OSError):
+                act()
         if kill_at == STEPS:
             os.killpg(0, signal.SIGKILL) if group else os.kill(os.getpid(), signal.SIGKILL)
 

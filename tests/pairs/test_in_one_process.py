@@ -31,6 +31,9 @@ from tests.ui.subagents.play import Files, Held, agent, call
 
 pytestmark = pytest.mark.usefixtures("unconfined")
 
+REQUEST = "Review the finished work of ann"
+"""The beginning of the message to a reviewer."""
+
 
 @pytest.mark.promise("P5")
 @pytest.mark.slow_after(1)
@@ -102,7 +105,8 @@ def test_undo_gives_no_budget_back(opened, repo):
     program, _ = opened([write("a.txt"), "Done."])
     assert program.run("-p", "go", BYPASS).returncode == 0
     before = cost_rows(program)
-    undo(program)
+    assert before["lead"][0] == "2"
+    assert [one["did"] for one in undo(program)["files"]] == ["removed"]
     assert cost_rows(program) == before
 
 
@@ -197,12 +201,20 @@ def test_a_completion_takes_the_work_of_sub_agents_and_leaves_the_last_words_of_
 
 
 @pytest.mark.slow_after(1)
-def test_a_commit_that_a_spent_budget_left_in_the_queue_is_merged_by_the_resume_once(opened, repo):
+def test_a_commit_whose_check_runs_when_the_budget_is_spent_is_merged_once(opened, repo, tmp_path):
+    gate = tmp_path / "gate"
+
+    def spend(_body):
+        """Answer only when the check has begun: then the cap is spent while the commit is in the queue."""
+        return bash(f"while [ ! -e {gate}.began ]; do sleep 0.05; done; touch {gate}")
+
     ann = [READY, write("ann.txt"), update(status="completed"), "Done."]
-    lead = [agent("JOB ann", name="ann", isolation="worktree"), given("ann"), "Wait.", "Seen.", "ok"]
-    program, _ = opened(lead, ann=ann)
+    lead = [agent("JOB ann", name="ann", isolation="worktree"), given("ann"), spend]
+    program, play = opened(lead, ann=ann)
+    program.settings(checks={"integration": f"touch {gate}.began; until [ -e {gate} ]; do sleep 0.05; done"})
     first = program.run("-p", "go", BYPASS, "--max-turns", "3")
-    assert first.returncode in {0, 4}, first.stderr
+    assert first.returncode == 4, first.stderr
+    play.lead[:] = ["Seen.", "ok", "ok"]
     assert program.run("-c", "-p", "go on", BYPASS).returncode == 0
     assert git(repo, "log", "--all", "--format=%s").splitlines().count("Merge task 1 of ann") == 1
 
@@ -286,3 +298,91 @@ def test_a_hook_that_refuses_a_completion_comes_before_the_review(opened, repo, 
     assert "Test it first." in first and "review" in second
     states = [one["task"]["review"] for one in events(program) if one["type"] == "task_changed"]
     assert sorted(set(states), key=states.index) == ["working", "waiting", "approved"]
+
+
+@needs("bwrap")
+def test_the_commands_of_a_reviewer_are_confined(opened, repo, monkeypatch):
+    monkeypatch.setenv("TEAMWRIGHT_SANDBOX", "required")
+    before = (repo / ".git/config").read_text()
+    rev = [READY, bash("echo evil >> .git/config"), update(review="approve"), "Reviewed."]
+    lead = [agent("JOB rev", name="rev"), agent("JOB ann", name="ann"), given("ann", metadata={"review": "member"})]
+    ann = [READY, write("ann.txt"), update(status="completed"), "Done."]
+    program, play = opened([*lead, "Wait.", *["Seen."] * 4], ann=ann, rev=rev)
+    assert program.run("-p", "go", BYPASS).returncode == 0
+    assert "refused to write .git/config" in play.results("rev")[0]
+    assert (repo / ".git/config").read_text() == before
+    done = [one["task"] for one in events(program) if one["type"] == "task_changed"][-1]
+    assert (done["status"], done["review"]) == ("completed", "approved")
+
+
+@needs("bwrap")
+def test_a_command_that_the_sandbox_refused_is_charged_and_a_larger_budget_does_not_widen_it(opened, repo, monkeypatch):
+    monkeypatch.setenv("TEAMWRIGHT_SANDBOX", "required")
+    before = (repo / ".git/config").read_text()
+    program, play = opened([bash("echo evil >> .git/config"), bash("echo evil >> .git/config")])
+    assert program.run("-p", "go", BYPASS, "--max-turns", "2").returncode == 4
+    assert cost_rows(program)["lead"] != [] and len(play.asked()) == 2
+    play.lead[:] = [bash("echo evil >> .git/config"), "Done."]
+    assert program.run("-c", "-p", "more", BYPASS, "--max-turns", "9").returncode == 0
+    assert all("refused to write .git/config" in text for text in play.results())
+    assert (repo / ".git/config").read_text() == before
+
+
+def test_a_denied_call_is_charged_and_a_larger_budget_allows_nothing_more(opened, repo):
+    program, play = opened([write("secret.txt"), write("secret.txt")])
+    program.settings(permissions={"deny": ["Write(secret.txt)"]})
+    assert program.run("-p", "go", BYPASS, "--max-turns", "2").returncode == 4
+    assert len(play.asked()) == 2, "the denied call used up a part of the cap"
+    play.lead[:] = [write("secret.txt"), write("a.txt"), "Done."]
+    assert program.run("-c", "-p", "more", BYPASS, "--max-turns", "9").returncode == 0
+    assert "The rule Write(secret.txt) forbids this" in play.results()[-2]
+    assert (repo / "a.txt").exists() and not (repo / "secret.txt").exists()
+
+
+@pytest.mark.slow_after(1)
+def test_the_file_of_a_server_is_reviewed_and_merged_and_the_queue_starts_no_server(opened, repo, tmp_path):
+    places, queued = tmp_path / "places", list[str]()
+
+    def approve(body):
+        if queued or REQUEST not in words_of(body):
+            return "Seen."
+        queued.append(git(repo, "for-each-ref", "refs/heads/teamwright/*/integration"))
+        return update(review="approve")
+
+    ann = [READY, serve("served.txt"), update(status="completed"), "Done."]
+    lead = [agent("JOB ann", name="ann", isolation="worktree"), given("ann", metadata={"review": "lead"}), "Wait."]
+    program, play = opened([*lead, *[approve] * 6], ann=ann)
+    [server] = servers(cwd="worktree").values()
+    line = f"pwd >> {places}; exec {' '.join([server['command'], *server['args']])}"
+    program.settings(
+        mcpServers={"w": {**server, "command": "/bin/sh", "args": ["-c", line]}},
+        checks={"integration": f"echo check >> {places}; test -e served.txt"},
+    )
+    assert program.run("-p", "go", BYPASS).returncode == 0
+    assert any("+from the server" in words_of(body) for body in play.asked()), "the lead reviews it"
+    assert queued == [""], "nothing is integrated before the approval"
+    [branch] = git(repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/teamwright/*/integration").split()
+    assert git(repo, "show", f"{branch}:served.txt") == "from the server"
+    started = [line for line in places.read_text().splitlines() if line != "check"]
+    assert "check" in places.read_text().split() and not any(".integration" in place for place in started)
+
+
+def test_a_review_is_answered_while_a_command_of_the_author_still_runs(opened, repo, tmp_path):
+    pid, alive = tmp_path / "pid", list[bool]()
+
+    def approve(body):
+        if alive or REQUEST not in words_of(body):
+            return "Seen."
+        alive.append(Path(f"/proc/{pid.read_text().strip()}").exists())
+        return update(review="approve")
+
+    job = bash(f"echo $$ > {pid}; exec sleep 300", run_in_background=True)
+    started = bash(f"while [ ! -s {pid} ]; do sleep 0.05; done")
+    ann = [READY, write("ann.txt"), job, started, update(status="completed"), "Done."]
+    lead = [agent("JOB ann", name="ann"), given("ann", metadata={"review": "lead"}), "Wait."]
+    program, _ = opened([*lead, *[approve] * 6], ann=ann)
+    program.settings(agents=SHORT_WAIT)
+    program.run("-p", "go", BYPASS)
+    done = [one["task"] for one in events(program) if one["type"] == "task_changed"][-1]
+    assert (done["status"], done["review"]) == ("completed", "approved")
+    assert alive == [True] and await_end(int(pid.read_text()))

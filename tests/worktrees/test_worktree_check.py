@@ -458,3 +458,18 @@ async def test_a_new_worktree_of_a_name_does_not_inherit_the_finished_commits_of
     again = create_worktree(ann.git, root, Owner("demo", "ann", "s")).record
     assert again.branch == ann.record.branch
     assert git(checkout, "for-each-ref", "refs/teamwright") == ""
+
+
+@pytest.mark.finding("3W1")
+async def test_a_removed_git_file_is_named_with_the_command_that_makes_it_again(ann, checkout, root):
+    write_files(ann.record.tree, {"new.txt": "new\n"})
+    remove_git_file(ann.record.tree)
+    with pytest.raises(WorktreeRefused, match=r"its \.git is gone") as caught:
+        await ann.save(TASK, "ann")
+    [advice] = caught.value.do
+    git(checkout.parent, *advice.partition(",")[0].split()[1:])
+    worktrees = SessionWorktrees(root, checkout, "s", lambda _event: None)
+    opened = await worktrees.open(ann.record.tree)
+    work = await replace(ann, record=opened).save(TASK, "ann")
+    assert git(checkout, "show", f"{work.tip}:new.txt") == "new"
+    worktrees.release(opened.tree)

@@ -74,7 +74,10 @@ def require_limits(git: RepositoryGit, tree: Path, files: UncommittedFiles, limi
             "worktree-refused",
             f"{len(files.deleted)} of {files.tracked} files are gone from the worktree, and no git command removed "
             f"them: {_list(files.deleted)}",
-            do=["git checkout-index --all brings them back", "git rm them, if they should go, then complete the task again"],
+            do=[
+                "git checkout-index --all brings them back",
+                "git rm them, if they should go, then complete the task again",
+            ],
             note="nothing was committed",
         )
     problems = [*_private(tree, files.added), *_large(git, tree, files, limits)]

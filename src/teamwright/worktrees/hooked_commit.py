@@ -77,9 +77,8 @@ def _require_committed(git: RepositoryGit, record: WorktreeRecord, staged: _Stag
     except WorktreeRefused:
         return
     if deleted := sorted(_deleted(git, record) - staged.deleted):
-        raise _lost_by_hooks(
-            f"deleted {len(deleted)} files of the worktree: {_list(deleted)}", ["git checkout-index --all brings them back"]
-        )
+        what = f"deleted {len(deleted)} files of the worktree: {_list(deleted)}"
+        raise _lost_by_hooks(what, ["git checkout-index --all brings them back"])
     if left := _left_out(git, record, staged, tip):
         raise _lost_by_hooks(f"left changes out of the commit: {_list(left)}")
     added = tuple(_split(git.read(*_NAMES, "--diff-filter=A", staged.tree, tip)))

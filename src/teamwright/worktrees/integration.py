@@ -137,7 +137,7 @@ class Integration(Struct, frozen=True):
             except WorktreeRefused:
                 if await _run_in_thread(self._is_related, entry, old):
                     raise
-                detail = f"{entry.branch} has no commit in common with {self.branch}: its history was begun anew"
+                detail = f"{entry.branch} has no commit in common with {self.branch}: it has another first commit"
                 return await self._set(entry, IntegrationState.FAILED, detail=detail)
             if isinstance(merged, MergeConflict):
                 paths, more = merged.paths[:MAX_PATHS], len(merged.paths) - MAX_PATHS
@@ -155,7 +155,7 @@ class Integration(Struct, frozen=True):
         raise WorktreeRefused("worktree-refused", f"{self.branch} is moved by another process all the time")
 
     def _begin(self, entry: IntegrationEntry, entries: Sequence[IntegrationEntry]) -> None:
-        """Make the integration branch: at the base of the first entry, or where it was before somebody deleted it."""
+        """Make the integration branch: at the base of the first entry, or where it was before it was deleted."""
         begin = ""
         for one in entries:
             commit = self.git.commit_of(one.commit) if one.state is IntegrationState.MERGED and one.commit else ""

@@ -21,6 +21,7 @@ from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_list import find_holders
 from teamwright.worktrees.worktree_record import WorktreeRecord
 
+_NO_GIT_FILE = "its .git is gone"
 _MAX_LOG = 10_000_000
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 
@@ -87,7 +88,7 @@ def _directory_problem(record: WorktreeRecord) -> str:
     # A device may have another number after a start of the machine; then the file `.git` says which directory it is.
     if record.inode and (inode != record.inode or not (record.git_file or device == record.device)):
         return "another directory is in its place"
-    return "its .git is gone or another one" if record.git_file and _git_file(record) != record.git_file else ""
+    return f"{_NO_GIT_FILE} or another one" if record.git_file and _git_file(record) != record.git_file else ""
 
 
 def _git_problem(git: RepositoryGit, record: WorktreeRecord) -> str:
@@ -98,7 +99,7 @@ def _git_problem(git: RepositoryGit, record: WorktreeRecord) -> str:
     real = Path(os.path.realpath(record.path))
     found = discover(real).repository
     if found is None or found.tree != real or found.common != git.common or not found.belongs_to_tree:
-        return "its .git is gone or names another repository"
+        return f"{_NO_GIT_FILE} or names another repository"
     done = git.call("rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir", cwd=real)
     answers = done.output.rstrip("\n").split("\n")
     if not done.ok or len(answers) != 3:
@@ -136,6 +137,8 @@ def _last_commit(git_dir: Path) -> str:
 
 def changed_error(record: WorktreeRecord, problem: str, do: Sequence[str] = ()) -> WorktreeRefused:
     """Return the error for a worktree that is not the one that was made; `do` are the ways to repair it."""
+    if not do and problem.startswith(_NO_GIT_FILE):
+        do = [f"git -C {record.repository} worktree repair, then resume the session"]
     return WorktreeRefused(
         "worktree-changed",
         f"the worktree of {record.member} is not the one that was made: {problem}",

@@ -244,6 +244,22 @@ def test_a_client_changes_mode_and_model(tmp_path, repo):
     assert "haiku" in one.server.bodies[-1]["model"]
 
 
+@pytest.mark.finding("3I1")
+@pytest.mark.parametrize("without", [{}, {"model": None}], ids=["no field", "null"])
+def test_a_client_that_names_no_model_returns_to_the_model_of_the_start(tmp_path, repo, without):
+    """The TypeScript SDK leaves the field out: `setModel(undefined)`."""
+    with client(tmp_path, repo, ["One.", "Two."]) as one:
+        one.prompt("one")
+        one.result()
+        one.request("m", subtype="set_model", model="haiku")
+        assert "haiku" in one.answer_to("m")["response"]["model"]
+        one.request("n", subtype="set_model", **without)
+        assert "haiku" not in one.answer_to("n")["response"]["model"]
+        one.prompt("two")
+        one.result()
+    assert one.server.bodies[-1]["model"] == one.server.bodies[0]["model"]
+
+
 @pytest.mark.finding("U10")
 def test_partial_messages_are_the_text_before_its_message(tmp_path, repo):
     turns = [Answer("Reading it.", tools=[("Read", {"file_path": "main.py"})]), "All done."]

@@ -297,7 +297,7 @@ class ClientConnection:
                 session.modes.set_lead(lead_mode(str(request["mode"]), "set_permission_mode"))
                 return {"mode": session.permission_mode}
             case "set_model":
-                change = await set_model(session, str(request["model"] or session.options.model or "default"))
+                change = await set_model(session, str(request.get("model") or session.options.model or "default"))
                 return {"model": change.model}
             case "set_max_thinking_tokens":
                 set_thinking(session, request.get("max_thinking_tokens"))

@@ -22,7 +22,11 @@ def test_hooks_servers_sub_agents_jobs_reviews_and_undo_are_the_same_as_with_fil
     ]
 
     def approve_when_asked(body):
-        return update(review="approve") if "Review the finished work of ann" in words_of({"messages": body["messages"][-1:]}) else "Seen."
+        return (
+            update(review="approve")
+            if "Review the finished work of ann" in words_of({"messages": body["messages"][-1:]})
+            else "Seen."
+        )
 
     lead = [agent("JOB ann", name="ann"), given("ann", metadata={"review": "lead"}), "Wait."]
     program, play = opened([*lead, *[approve_when_asked] * 9], ann=ann, kid=[write("kid.txt"), "made"])

@@ -44,6 +44,11 @@ def serve(name: str) -> Answer:
     return call("mcp__w__write", name=name)
 
 
+def served_text(name: str) -> Answer:
+    """A call of the other tool of the server, which returns the file."""
+    return call("mcp__w__read", name=name)
+
+
 def update(**more: Any) -> Answer:
     return call("TaskUpdate", taskId="1", **more)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.pairs.parts import READY, SHORT_WAIT, bash, cost_rows, given, hook, serve, servers, update, write
 from tests.support.leftovers import await_end
 from tests.ui.edit_history.test_diff_and_undo import undo
-from tests.ui.member_processes.house import until
+from tests.ui.member_processes.house import BYPASS, until
 from tests.ui.program import words_of
 from tests.ui.subagents.play import Held, agent, call
 
@@ -142,3 +142,18 @@ def test_a_review_by_a_member_process_counts_once_and_an_undo_leaves_the_task_co
     assert not (repo / "ann.txt").exists()
     assert [one["task"] for one in session.of("task_changed") if one["task"]["status"] == "completed"] == done
     session.once()
+
+
+@pytest.mark.slow_after(1)
+def test_the_worktree_of_a_member_process_that_a_resume_took_over_is_named_at_the_end(detached, repo):
+    held = Held("Ended.")
+    ada = [write("a.txt"), held]
+    session = detached([agent("JOB ada", name="ada", isolation="worktree"), "Wait.", "Seen.", "ok"], ada=ada)
+    session.start("go")
+    held.come()
+    session.kill_lead()
+    session.lead = session.program.start("resume", session.session, "-p", BYPASS)
+    until(lambda: len(session.of("session_opened")) == 2, "the resume")
+    held.go()
+    code, _, err = session.end()
+    assert code == 0 and "the worktree of ada stays: 1 untracked file (a.txt)" in err

@@ -14,6 +14,7 @@ from tests.pairs.parts import (
     given,
     hook,
     serve,
+    served_text,
     servers,
     tree_of,
     update,
@@ -132,6 +133,22 @@ def test_a_server_of_a_repository_runs_where_its_session_is_wherever_that_is_res
     assert program.run("-r", Files(program.home).id, "-p", "more", BYPASS).returncode == 0
     assert play.results()[0].startswith(str(repo / "served.txt"))
     assert (repo / "served.txt").exists() and not [*program.cwd.iterdir()]
+
+
+@pytest.mark.slow_after(1)
+def test_tools_and_agents_of_hooks_work_in_the_worktree_of_the_agent_of_the_event(opened, repo):
+    sub = [write("sub.txt"), "made"]
+    judge = [call("Read", file_path="sub.txt"), '{"ok": true}']
+    program, play = opened([agent("JOB sub", isolation="worktree"), "Done."], sub=sub, judge=judge)
+    use_tool = {"type": "mcp_tool", "server": "w", "tool": "write", "input": {"name": "hooked.txt"}}
+    hooks = hook("PostToolUse", "Write", type="agent", prompt="JOB judge $ARGUMENTS")
+    hooks["PostToolUse"] += hook("PostToolUse", "Write", **use_tool)["PostToolUse"]
+    program.settings(hooks=hooks, mcpServers=servers(cwd="worktree"))
+    done = program.run("-p", "go", "--permission-mode", "acceptEdits")
+    assert done.returncode == 0, done.stderr
+    tree = tree_of(program)
+    assert (tree / "hooked.txt").exists() and not (repo / "hooked.txt").exists()
+    assert play.results("judge")[0].endswith("x"), "it reads the file of the event"
 
 
 @pytest.mark.slow_after(1)
@@ -265,6 +282,38 @@ def test_what_the_sandbox_refused_is_no_edit_and_what_it_allowed_is_taken_back(o
     assert "refused to write .git/config" in play.results()[0]
     assert {one["path"]: one["did"] for one in undo(program)["files"]} == {"made.txt": "removed", "main.py": "restored"}
     assert (repo / ".git/config").read_text() == before
+
+
+@needs("bwrap")
+@pytest.mark.slow_after(1)
+def test_a_confined_hook_and_server_work_in_the_worktree_of_the_agent_and_read_nothing_that_rules_deny(
+    opened, repo, monkeypatch
+):
+    monkeypatch.setenv("TEAMWRIGHT_SANDBOX", "required")
+    (repo / "secret.txt").write_text("DENIED")
+    (repo / ".mcp.json").write_text(json.dumps({"mcpServers": servers(cwd="worktree")}))
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "a secret")
+    sub = [
+        write("sub.txt"),
+        serve("served.txt"),
+        served_text("secret.txt"),
+        served_text(str(repo / "secret.txt")),
+        "made",
+    ]
+    program, play = opened([agent("JOB sub", isolation="worktree"), "Done."], sub=sub)
+    command = f"{{ echo formatted >> sub.txt; cat secret.txt {repo}/secret.txt; }} > seen.txt 2>&1; true"
+    hooks = hook("PostToolUse", "Write", type="command", sandbox=True, command=command)
+    program.settings(permissions={"deny": ["Read(secret.txt)"]}, hooks=hooks)
+    program.run("trust", "--yes")
+    done = program.run("-p", "go", BYPASS)
+    assert done.returncode == 0 and "counts for nothing" not in done.stderr
+    tree = tree_of(program)
+    assert (tree / "sub.txt").read_text() == "x\nformatted\n" and (tree / "served.txt").exists()
+    assert "DENIED" not in (tree / "seen.txt").read_text()
+    assert not [text for text in play.results("sub")[2:] if "DENIED" in text]
+    assert {Path(one["path"]).name for one in undo(program)["files"]} >= {"sub.txt"}
+    assert not (tree / "sub.txt").exists(), "with what the hook made of it"
 
 
 @needs("bwrap")

@@ -1,11 +1,26 @@
-"""A server with one tool, `write`, which makes a file in its directory; the result is where that is."""
+"""A server with two tools: `write` makes a file in its directory and returns where that is, `read` returns a file."""
 
 import json
 import os
 import sys
 from typing import Any
 
-TOOL = {"name": "write", "inputSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
+TOOLS = [{"name": name, "inputSchema": SCHEMA} for name in ("write", "read")]
+
+
+def write(path: str) -> str:
+    with open(path, "w") as file:
+        file.write("from the server\n")
+    return f"{path} {os.getpid()}"
+
+
+def read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError as problem:
+        return str(problem)
 
 
 def answer(message: dict[str, Any]) -> dict[str, Any]:
@@ -15,12 +30,11 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
             about = {"name": "writer", "version": "1"}
             return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
         case "tools/list":
-            return {"tools": [TOOL]}
+            return {"tools": TOOLS}
         case "tools/call":
             path = os.path.join(os.getcwd(), message["params"]["arguments"]["name"])
-            with open(path, "w") as file:
-                file.write("from the server\n")
-            return {"content": [{"type": "text", "text": f"{path} {os.getpid()}"}]}
+            text = read(path) if message["params"]["name"] == "read" else write(path)
+            return {"content": [{"type": "text", "text": text}]}
         case _:
             return {}
 

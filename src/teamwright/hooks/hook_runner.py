@@ -55,7 +55,7 @@ class _HookInput(Struct):
         return self._content
 
 
-async def _no_sandbox(hook: HookSpec) -> Confinement | None:
+async def _no_sandbox(hook: HookSpec, cwd: Path) -> Confinement | None:
     """Return None: without a session there is no sandbox."""
     return None
 
@@ -78,8 +78,8 @@ class HookEnvironment(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     shell: str = "/bin/sh"
     records: ProcessRecords | None = None
-    confine: Callable[[HookSpec], Awaitable[Confinement | None]] = _no_sandbox
-    """Returns the confinement of a hook that needs one; None where no sandbox works."""
+    confine: Callable[[HookSpec, Path], Awaitable[Confinement | None]] = _no_sandbox
+    """Returns the confinement of a hook that needs one, for an agent in that directory; None where no sandbox works."""
     http: HttpLimits = HttpLimits()
     digest: Callable[[HookSpec], str] = _trusted_digest
     """Returns the digest of the project's files that a trusted hook of it would run now."""
@@ -219,8 +219,9 @@ class HookRunner(Struct):
             else:
                 # The trusted command of a repository names files from the root, so it runs there.
                 theirs = Path(hook.source).is_relative_to(self.environment.project) if hook.source else False
-                place = cwd if cwd is not None and cwd.is_dir() and not theirs else self.environment.project
-                outcome = await self._run_process(hook, hook_input, place)
+                here = cwd if cwd is not None and cwd.is_dir() else self.environment.project
+                place = self.environment.project if theirs else here
+                outcome = await self._run_process(hook, hook_input, place, here)
         except (OSError, ValueError) as problem:
             outcome = HookOutcome(problem=f"it could not be started: {problem}")
         self._warn_once(hook, outcome)
@@ -262,7 +263,7 @@ class HookRunner(Struct):
         narrowed, env = limits.narrow(request), self.environment.env
         return await send_request(hook.event, narrowed, hook_input.content, env, hook.timeout_s)
 
-    async def _run_process(self, hook: HookSpec, hook_input: _HookInput, cwd: Path) -> HookOutcome:
+    async def _run_process(self, hook: HookSpec, hook_input: _HookInput, cwd: Path, agent_cwd: Path) -> HookOutcome:
         from teamwright.hooks.hook_process import HookProcess, hook_arguments
 
         around = self.environment
@@ -274,7 +275,7 @@ class HookRunner(Struct):
         hook = await _with_git_doubt(hook, around, cwd)
         own = {"PWD": str(cwd), INSIDE_VARIABLE: f"{above} {mark}".strip()}
         fixed = {**around.settings_env, **dict(hook.variables), **own}
-        env, confinement = await _start_of(hook, around, fixed)
+        env, confinement = await _start_of(hook, around, fixed, agent_cwd)
         if confinement is None and _needs_sandbox(hook):
             self._warn_unconfined(hook)
         argv, purpose = hook_arguments(hook, around.shell, env), ProcessPurpose(call=f"hook {hook.event}")
@@ -322,7 +323,7 @@ async def _with_git_doubt(hook: HookSpec, around: HookEnvironment, cwd: Path) ->
 
 
 async def _start_of(
-    hook: HookSpec, around: HookEnvironment, fixed: Mapping[str, str]
+    hook: HookSpec, around: HookEnvironment, fixed: Mapping[str, str], agent_cwd: Path
 ) -> tuple[Mapping[str, str], Confinement | None]:
     """Return the environment and the confinement of a hook.
 
@@ -331,7 +332,7 @@ async def _start_of(
     words = _WORD.findall(" ".join((hook.command, *(hook.arguments or ()))))
     wants_sandbox = hook.is_confined or bool(hook.confined_because)
     start = own_program_start(words, around.env, fixed, wants_sandbox=wants_sandbox)
-    confinement = await around.confine(hook) if start.wants_sandbox else None
+    confinement = await around.confine(hook, agent_cwd) if start.wants_sandbox else None
     return start.environment(is_confined=confinement is not None), confinement
 
 

@@ -126,13 +126,19 @@ class SessionMcpServers(Struct):
                 self.warn(line)
         for config in configs:
             servers[config.key] = self.servers.own_server(config.narrow_to(bounds))
-        if place is None:
-            return list(servers.values())
-        tree = place.scope.tree
-        return [
-            self.servers.own_server(one.config.move_to(tree, place.cwd)) if one.config.is_per_worktree else one
-            for one in servers.values()
-        ]
+        return [self._in_place(server, place) for server in servers.values()]
+
+    def find(self, name: str, place: AgentWorkspace | None) -> McpServer | None:
+        """Return the shared server of that name, as an agent in that worktree has it; None when there is none."""
+        if not self.configs or (server := self.servers.find(name)) is None:
+            return None
+        return self._in_place(server, place)
+
+    def _in_place(self, server: McpServer, place: AgentWorkspace | None) -> McpServer:
+        """Return the server, or its process in the worktree of an agent if it runs there."""
+        if place is None or not server.config.is_per_worktree:
+            return server
+        return self.servers.own_server(server.config.move_to(place.scope.tree, place.cwd))
 
     async def leave_worktree(self, worktree: Path) -> None:
         """Close the processes in a worktree whose agent has ended."""

@@ -90,7 +90,7 @@ MORE = "\n[… its output file has all of it]"
 PROCESS_ENDED = "it ended with the process that ran it"
 """The cause of an end that no process recorded."""
 
-_OMITTED_FIELDS = frozenset({"prompt", "call", "name"})
+_OMITTED_FIELDS = frozenset({"prompt", "call", "name", "beside"})
 _END_STATES: dict[str, RunState] = {"completed": "completed", "failed": "failed", "killed": "killed"}
 
 

@@ -53,6 +53,8 @@ class SpawnSpec(Struct, frozen=True):
     """
     worktree: Path | None = None
     """The worktree in which it works; None: it works in `cwd`, or in its caller's worktree."""
+    beside: str = ""
+    """The id of the sub-agent whose worktree it works in, as a hook of that one; empty: in its caller's."""
 
     @property
     def wants_worktree(self) -> bool:

@@ -86,10 +86,11 @@ class AgentFactory(AgentParts):
             replace(self.worktree.record, session=self.session, team=name).save()
 
     async def close_worktrees(self, team: SessionTeam) -> None:
-        """Remove the worktrees without work, and report the others, if this process had any. Members on the roster keep
-        theirs.
+        """Remove the worktrees without work, and report the others. Members on the roster keep theirs.
+
+        Those of member processes that a resume took over, and of earlier runs, are among them.
         """
-        if "worktrees" in vars(self):
+        if "worktrees" in vars(self) or self.home.worktrees.is_dir():
             there = (await team.roster.read()).teammates if team.exists else ()
             keep = frozenset(one.worktree_path for one in there if one.worktree_path)
             self.kept_worktrees += await self.worktrees.end_session(keep)
@@ -327,7 +328,7 @@ class AgentFactory(AgentParts):
     ) -> tuple[SpawnSpec, AgentWorkspace | None]:
         """Return the spec and the worktree place of a sub-agent: its own, else its caller's. Raises TeamwrightError."""
         if spec.worktree is None and not spec.wants_worktree:
-            return spec, parent.place
+            return spec, self.inheritances.get(spec.beside, parent).place
         spec = await self._with_worktree(spec, parent, run)
         place = await self._place_of(spec)
         if place is not None:

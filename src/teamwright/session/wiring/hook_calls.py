@@ -27,8 +27,8 @@ from teamwright.subagents.run import CallRef
 from teamwright.team_records.spawn_spec import SpawnSpec
 
 if TYPE_CHECKING:
-    from teamwright.mcp.server import McpServer
     from teamwright.session.agents.agent_factory import AgentFactory
+    from teamwright.session.agents.policies import Inheritance
 
 MAX_ANSWER_TOKENS = 4_096
 """The most tokens of an answer to a hook's question."""
@@ -66,10 +66,14 @@ def _member(agent_factory: AgentFactory, payload: Mapping[str, Any]) -> str:
     """Return the lead or member of an event, for a sub-agent the one that it works for."""
     if payload.get("kind") == TEAMMATE:
         return str(payload.get("teammate_name", LEAD))
-    inherited = (
-        agent_factory.inheritances.get(str(payload.get("agent_id", ""))) if payload.get("kind") == SUBAGENT else None
-    )
+    inherited = _find_inheritance(agent_factory, payload)
     return LEAD if inherited is None else inherited.root
+
+
+def _find_inheritance(agent_factory: AgentFactory, payload: Mapping[str, Any]) -> Inheritance | None:
+    """Return what the agent of an event has; None for the lead, and for an agent that has ended."""
+    key = {TEAMMATE: "teammate_name", SUBAGENT: "agent_id"}.get(str(payload.get("kind", "")))
+    return None if key is None else agent_factory.inheritances.get(str(payload.get(key, "")))
 
 
 # ── models ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -110,6 +114,7 @@ async def _ask_agent(
         model=question.model or None,
         max_turns=kind.max_turns,
         cwd=cwd if cwd.is_dir() else None,
+        beside=str(payload.get("agent_id", "")) if payload.get("kind") == SUBAGENT else "",
         definition=kind,
         bounds=kind.bounds,
     )
@@ -134,7 +139,9 @@ async def _call_server(
     """Return the outcome of a tool's text, which is read like the output of a command."""
     from teamwright.mcp.json_rpc import McpServerError
 
-    server = _find_server(agent_factory, call.server)
+    inherited = _find_inheritance(agent_factory, payload)
+    place = (inherited.place if inherited is not None else None) or agent_factory.worktree
+    server = agent_factory.toolset.serving.find(call.server, place)
     if server is None:
         return HookOutcome(problem=f"there is no MCP server {call.server[:80]!r}")
     try:
@@ -149,8 +156,3 @@ async def _call_server(
     if result.get("isError") is True:
         return HookOutcome(problem=f"the tool {call.tool!r} failed: {server.config.mask_secrets(text)[:200]}")
     return read_outcome(event, 0, text, "")
-
-
-def _find_server(agent_factory: AgentFactory, name: str) -> McpServer | None:
-    serving = agent_factory.toolset.serving
-    return serving.servers.find(name) if serving.configs else None

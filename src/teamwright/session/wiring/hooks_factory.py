@@ -18,6 +18,7 @@ from teamwright.approvals.request_queue import Answerer
 from teamwright.config.plugins import DATA, plugin_hooks
 from teamwright.config.project_runs import git_doubt, hook_digest, hook_files
 from teamwright.config.settings_runs import bind_all
+from teamwright.git.repository import work_tree
 from teamwright.hooks.hook_actions import HttpLimits
 from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import HookOutcome
@@ -118,8 +119,11 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
     return session_hooks
 
 
-async def _confine(find: FindFactory, root: Path, hook: HookSpec) -> CommandConfinement | None:
-    """Return the confinement of a hook that needs one, in the policy *work*. A plugin's hook may change its data."""
+async def _confine(find: FindFactory, root: Path, hook: HookSpec, cwd: Path) -> CommandConfinement | None:
+    """Return the confinement of a hook that needs one, in the policy *work*, at an event of an agent in `cwd`.
+
+    A plugin's hook may change its data, and each hook the worktree of the agent.
+    """
     agent_factory = find()
     if (session := agent_factory.toolset.use_sandbox()) is None:
         return None
@@ -127,11 +131,13 @@ async def _confine(find: FindFactory, root: Path, hook: HookSpec) -> CommandConf
         return None
     from teamwright.session.wiring.work_confinement import confine_line, confine_work, lead_gate, work_request
 
+    gate, program = lead_gate(agent_factory), f"a hook of {hook.event}"
+    roots = [root, *agent_factory.policy.scope.directories]
+    tree = work_tree(cwd)
+    if tree is not None and tree not in roots:
+        roots.append(tree)
     if hook.confined_because:
-        roots = (root, *agent_factory.policy.scope.directories)
-        gate = lead_gate(agent_factory)
-        return await confine_line(sandbox, gate, f"a hook of {hook.event}", roots, hook.command_line, root)
+        return await confine_line(sandbox, gate, program, roots, hook.command_line, root)
     await sandbox.open_network(work_request(()))
     data = dict(hook.variables).get(DATA)
-    roots = (root, *agent_factory.policy.scope.directories, *([Path(data)] if data else []))
-    return confine_work(sandbox, lead_gate(agent_factory), f"a hook of {hook.event}", roots)
+    return confine_work(sandbox, gate, program, (*roots, *([Path(data)] if data else [])))

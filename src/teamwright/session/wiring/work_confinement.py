@@ -7,17 +7,19 @@ the first of them.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from teamwright.git.repository import discover, work_tree
 from teamwright.protocol.ids import LEAD
 
 if TYPE_CHECKING:
     from teamwright.agent.permission_gate import PermissionGate
+    from teamwright.permissions.excluded_paths import Segments
     from teamwright.sandbox.command_policy import ConfinementRequest
     from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
     from teamwright.session.agents.agent_parts import AgentParts
@@ -60,8 +62,31 @@ def _confine(
 ) -> CommandConfinement | None:
     from teamwright.tools.shell.denied_files import denied_paths
 
-    denied = denied_paths(gate.excluded_paths("Read", Path(os.sep)), request.directories, sandbox.warn)
+    excluded = gate.excluded_paths("Read", Path(os.sep))
+    excluded = replace(excluded, patterns=(*excluded.patterns, *_patterns_in_worktrees(gate, request.directories)))
+    denied = denied_paths(excluded, request.directories, sandbox.warn)
     return sandbox.confine(replace(request, denied=denied, ask_host=partial(gate.may_connect, program)))
+
+
+def _patterns_in_worktrees(gate: PermissionGate, roots: Iterable[Path]) -> Iterator[Segments]:
+    """Yield the patterns of deny rules for the copies of files in those of these directories that are other worktrees.
+
+    The rules of the gate name the files of its own checkout.
+    """
+    here = gate.policy().scope.base
+    own = work_tree(here) or here
+    below: tuple[Segments, ...] = ()
+    for root in roots:
+        if (tree := work_tree(root)) is None or tree == own or not _shares_git(tree, own):
+            continue
+        below = below or gate.excluded_paths("Read", own).patterns
+        yield from ((*tree.parts[1:], *pattern) for pattern in below)
+
+
+def _shares_git(one: Path, other: Path) -> bool:
+    """Return True for two work trees of the same repository."""
+    found = [discover(tree).repository for tree in (one, other)]
+    return all(repository is not None for repository in found) and len({one.common for one in found if one}) == 1
 
 
 def lead_gate(agent_factory: AgentParts) -> PermissionGate:

@@ -236,6 +236,23 @@ def test_a_commit_whose_check_runs_when_the_budget_is_spent_is_merged_once(opene
     assert git(repo, "log", "--all", "--format=%s").splitlines().count("Merge task 1 of ann") == 1
 
 
+def test_a_run_names_the_branch_with_its_integrated_work_which_is_found_after_the_team_has_ended(opened, repo):
+    lead = [agent("JOB ann", name="ann", isolation="worktree"), given("ann"), "Wait.", "Seen.", "Seen."]
+    program, _ = opened(lead, ann=[READY, write("ann.txt"), update(status="completed"), "Done."])
+    done = program.run("-p", "go", BYPASS)
+    assert done.returncode == 0
+    [branch] = git(repo, "branch", "--format=%(refname:short)", "--list", "teamwright/*/integration").split()
+    team = branch.split("/")[1]
+    own = git(repo, "branch", "--show-current").strip()
+    named = f"finished work is on the branch {branch}: teamwright integrate {team} --into {own}"
+    assert named in done.stderr
+    assert program.run("integrate", "--into", own).returncode == 0
+    assert (repo / "ann.txt").exists()
+    again = program.run("integrate", "--into", own)
+    assert again.returncode == 2 and "no team has" in again.stderr
+    assert "finished work" not in program.run("-c", "-p", "more", BYPASS).stderr
+
+
 @pytest.mark.slow_after(1)
 def test_hooks_of_a_member_run_in_its_worktree_again_after_a_kill_and_undo_covers_both_processes(
     opened, repo, tmp_path

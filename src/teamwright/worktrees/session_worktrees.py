@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -46,7 +47,7 @@ from teamwright.worktrees.worktree_record import (
     ref_part,
 )
 from teamwright.worktrees.worktree_removal import remove_unneeded, remove_worktree
-from teamwright.worktrees.worktree_state import read_state
+from teamwright.worktrees.worktree_state import read_state, teams_with_work
 
 FIRST_PORT_VARIABLE = "TEAMWRIGHT_PORT"
 """The variable with the first port of a worktree's range; TEAMWRIGHT_PORT_COUNT has their number."""
@@ -230,8 +231,8 @@ class SessionWorktrees(Struct):
     async def end_session(self, keep: frozenset[str] = frozenset()) -> list[str]:
         """Remove each worktree of this session in which nothing could be lost, except those of these paths.
 
-        The person is notified of every other one with its path, and these sentences are returned. All leases are
-        released.
+        The person is notified of every other one with its path, and of the branch with the integrated work. These
+        sentences are returned. All leases are released.
         """
         records = list_records(self.root)[0]
         for record in records:
@@ -245,7 +246,26 @@ class SessionWorktrees(Struct):
         ]
         for text in texts:
             self.emit(Notice(member=LEAD, text=text, level="warning"))
+        teams = {one.team for one in records if one.session == self.session}
+        if teams and (text := await asyncio.to_thread(self._describe_finished_work, teams)):
+            self.emit(Notice(member=LEAD, text=text))
+            texts.append(text)
         return texts
+
+    def _describe_finished_work(self, teams: Collection[str]) -> str:
+        """Return where the work is that these teams integrated and the checkout does not contain; empty without any."""
+        try:
+            git = RepositoryGit.open(self.cwd, self.trusted())
+        except CannotStart:
+            return ""
+        branch = git.call("branch", "--show-current").output.strip() or "BRANCH"
+        found = frozenset(teams_with_work(git))
+        return "; ".join(
+            f"finished work is on the branch {integration_branch(team)}: "
+            f"teamwright integrate {shlex.quote(team)} --into {shlex.quote(branch)}"
+            for team in sorted(teams)
+            if ref_part(team) in found
+        )
 
     async def _end_unneeded(self, record: WorktreeRecord) -> str:
         """Remove a worktree if nothing in it could be lost. Returns why it stays, else an empty text."""

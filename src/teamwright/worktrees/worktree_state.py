@@ -20,7 +20,7 @@ from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.unlisted_changes import find_hidden_changes
 from teamwright.worktrees.worktree_check import require_directory
 from teamwright.worktrees.worktree_list import list_worktrees
-from teamwright.worktrees.worktree_record import WorktreeRecord, integrated_ref
+from teamwright.worktrees.worktree_record import BRANCHES, INTEGRATION, WorktreeRecord, integrated_ref
 
 LOCK_REASON = "teamwright"
 """The beginning of the reason with which our worktrees are locked."""
@@ -222,3 +222,10 @@ def _is_cache(directory: Path) -> bool:
         if files or walked > _MAX_WALKED or any(os.path.islink(os.path.join(place, name)) for name in below):
             return False
     return True
+
+
+def teams_with_work(git: RepositoryGit) -> list[str]:
+    """Return the names in branches of the teams whose integrated work is not in the commit of the checkout."""
+    pattern = f"refs/heads/{BRANCHES}/*/{INTEGRATION}"
+    done = git.call("for-each-ref", "--format=%(refname)", "--no-merged=HEAD", pattern)
+    return [ref.split("/")[-2] for ref in done.output.split()] if done.ok else []

@@ -43,6 +43,7 @@ from teamwright.worktrees.member_branch import unintegrated_tip
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_record import WorktreeRecord, integration_branch, list_records
+from teamwright.worktrees.worktree_state import teams_with_work
 
 
 @click.command("integrate")
@@ -231,16 +232,16 @@ def _queue_directory(home: Home, team: str) -> str:
 def _team_of(records: list[WorktreeRecord], name: str | None, git: RepositoryGit) -> str:
     """Return the team of that name with worktrees or an integration branch of this repository, or the only one.
 
-    Raises UsageError.
+    Without worktrees it is the only team whose integrated work the checkout does not contain. Raises UsageError.
     """
-    teams = sorted({one.team for one in records})
+    teams = sorted({one.team for one in records}) or teams_with_work(git)
     if name is not None and (name in teams or git.commit_of(f"refs/heads/{integration_branch(name)}")):
         return name
     if name is None and len(teams) == 1:
         return teams[0]
     what = f"no team {name!r} has worktrees of this repository" if name is not None else "name the team"
     if not teams:
-        what = "no team has worktrees of this repository"
+        what = "no team has worktrees of this repository, or work that is not in the branch of your checkout"
     raise UsageError("usage", what, do=[f"teamwright integrate {team}" for team in teams] or ["teamwright worktrees"])
 
 

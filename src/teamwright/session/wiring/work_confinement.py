@@ -71,7 +71,7 @@ def _confine(
 def _patterns_in_worktrees(gate: PermissionGate, roots: Iterable[Path]) -> Iterator[Segments]:
     """Yield the patterns of deny rules for the copies of files in those of these directories that are other worktrees.
 
-    The rules of the gate name the files of its own checkout.
+    The rules of the gate name files of the checkout in which it decides.
     """
     here = gate.policy().scope.base
     own = work_tree(here) or here

@@ -563,6 +563,56 @@ async def test_a_hook_in_doubt_says_once_that_no_sandbox_works(filled):
     assert "Python finds modules in its directory" in notices[0]
 
 
+CODE = {
+    "py": (
+        "import imp\nimp.load_source('x', 't/b.sh')\n",
+        "import logging.config\nlogging.config.fileConfig('t/cfg')\n",
+        "import pkgutil\n",
+        "connection.load_extension('./x.so')\n",
+        "import os as o\no.system('make')\n",
+        "from sys import path\npath.append('t')\n",
+        "import builtins\nbuiltins.exec(x)\n",
+        "import unittest\nunittest.main('x')\n",
+        "import json; import starts\n",
+        "if True: import starts\n",
+        "from pack import (\n    starts,\n)\n",
+        "from concurrent.futures import ProcessPoolExecutor\n",
+    ),
+    "mjs": (
+        "await import('./starts.js')\n",
+        'import{a}from"./starts.js"\n',
+        'import"./starts.js"\n',
+        "require ('./starts')\n",
+        "import a from './other.mjs?v=1'\n",
+        "import a from './%6fther.mjs'\n",
+        "process.binding('spawn_sync')\n",
+        "process.getBuiltinModule('child_' + 'process')\n",
+        "const f = Function('x')\n",
+        "import { run } from 'node:test'\n",
+        "database.loadExtension('./x.so')\n",
+        "import a from 'node:../x'\n",
+    ),
+}
+"""Scripts that load code or start programs."""
+
+
+@pytest.mark.parametrize(("end", "code"), [(end, code) for end, codes in CODE.items() for code in codes])
+def test_a_script_that_loads_code_in_any_way_is_in_doubt(filled, end, code):
+    fill_forms(filled)
+    filled.write("t/pack/starts.py", "import subprocess\n")
+    filled.write("t/pack/__init__.py", "")
+    filled.write(f"t/loads.{end}", code)
+    program = "python3 -I" if end == "py" else "node"
+    assert find_run_files(f"{program} t/loads.{end}", filled.root).unknown
+
+
+def test_a_script_that_only_names_such_words_is_not_in_doubt(filled):
+    filled.write("t/plain.py", "import json\n# pytest and git run later\nprint(json.dumps('run pytest'))\n")
+    filled.write("t/plain.mjs", "import { readFileSync } from 'node:fs'\nconsole.log('a test from \\'x\\'')\n")
+    for line in ("python3 -I t/plain.py", "node t/plain.mjs"):
+        assert find_run_files(line, filled.root).unknown == ""
+
+
 def add_submodule(root: Path) -> None:
     """Make a repository inside of this one a submodule, whose configuration would run a program."""
     inner = root / "inner"

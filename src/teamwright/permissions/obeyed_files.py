@@ -145,17 +145,23 @@ MOVING_VARIABLES = re.compile(r"HOME|XDG_\w+|GIT_(?!AUTHOR_|COMMITTER_)\w+")
 """Variables beyond those of `program_environment` by which plain programs find settings."""
 
 PYTHON_LOADS = re.compile(
-    r"\b(?:subprocess|pty|pexpect|plumbum|importlib|runpy|ctypes|cffi|pickle|dill|shelve|marshal|zipimport|multiprocessing)"
-    r"\b|\bos\s*\.\s*(?:system|popen|exec|spawn|posix_spawn|startfile|fork)|\bfrom\s+os\s+import"
+    r"\b(?:subprocess|pty|pexpect|plumbum|importlib|runpy|ctypes|cffi|pickle|dill|shelve|marshal|zipimport|multiprocessing"
+    r"|ProcessPoolExecutor|load_extension|unsafe_load|resolve_name|load_source)\b"
+    r"|\bos\s*\.\s*(?:system|popen|exec|spawn|posix_spawn|startfile|fork|__dict__)"
+    r"|\bfrom\s+(?:os|sys)\s+import|\bimport\s+os\s+as\b|\byaml\s*\.\s*load\s*\("
     r"|(?<![\w.])(?:exec|eval|compile|execfile|__import__)\s*\(|\bsys\s*\.\s*(?:path|meta_path|path_hooks)\b"
     r"|\bcreate_subprocess_|\baddsitedir\b|\bPopen\b"
+    r"|\b(?:import|from)\b[^\n#]*\b(?:imp|pkgutil|pydoc|unittest|doctest|pytest|webbrowser|posix|builtins|codeop|setuptools"
+    r"|distutils|cloudpickle|joblib|multiprocess|sh|git|invoke|fabric|nox|pdb|cProfile|timeit|logging\.config)\b"
 )
 """Words by which a Python program starts programs, or loads code by a name that it computes."""
 
 NODE_LOADS = re.compile(
-    r"child_process|worker_threads|\bcluster\b|\bcreateRequire\b|\bdlopen\b|(?<![\w.])eval\s*\(|\bnew\s+Function\b"
+    r"child_process|worker_threads|\bcluster\b|\bcreateRequire\b|\bdlopen\b|(?<![\w.])eval\s*\(|(?<![\w.])(?:new\s+)?Function\s*\("
     r"|(?<![\w.])(?:exec|execSync|spawn|spawnSync|fork)\s*\(|\b(?:require|import)\s*\((?!\s*[\"'])|\bmodule\.paths\b"
-    r"|\b(?:node:)?vm[\"']|\b(?:node:)?module[\"']"
+    r"|\b(?:node:)?vm[\"']|\b(?:node:)?module[\"']|\b(?:node:)?(?:inspector|repl|test|sqlite)(?:/\w+)?[\"']"
+    r"|\bprocess\s*\.\s*(?:binding|_linkedBinding|getBuiltinModule|mainModule)\b|\bloadExtension\b|\bnew\s+Worker\b"
+    r"|\bWebAssembly\b|\bimport\.meta\.resolve\b"
 )
 NODE_ENDS = (".js", ".mjs", ".cjs", ".ts", ".json", ".node", "/index.js", "/package.json")
 """Ends that Node adds to a name; another file there would be loaded instead."""

@@ -84,14 +84,14 @@ _PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 _ISOLATED = re.compile(r"-[bBdEisSOquvx]*[IP].*", re.DOTALL)
 _CODE_FLAG = re.compile(r"-([bBdEiIOPqsSuvx]*)([mc])(.*)", re.DOTALL)
 _PYTHON_IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t(]+([\w, \t]+)|import[ \t]+([\w., \t]+))", re.M
+    r"(?:^|[;:])[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t(]+([\w, \t\n]+)|import[ \t]+([\w., \t]+))", re.M
 )
 _IN_PLACE = re.compile(r"-i|-i\.\w+|--in-place(?:=\.\w+)?")
 _ALLOWED_DOUBTS = ("it defines a function",)
 _INCLUDE = re.compile(r"^\s*-?s?include\s+(.+)$", re.MULTILINE)
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _IMPORT = re.compile(
-    r"""(?:require\(\s*|from\s+|import\s+(?:\(\s*)?)["']([^"'\n]+)["']""",
+    r"""(?:\brequire\s*\(\s*|\bfrom\s*|\bimport\s*(?:\(\s*)?)["']([^"'\n]+)["']""",
 )
 _WORDS = re.compile(r"[\s;&|()<>`\"'{}=,\[\]]+")
 
@@ -616,8 +616,10 @@ class _Search(Struct):
 
     def _read_imports(self, path: Path, text: str, places: list[Path], depth: int) -> None:
         for name in _IMPORT.findall(text):
+            if set(name) & set("?#%\\"):
+                self.doubt(f"{path.name} loads {name[:40]}, which names a file in another way")
             if not name.startswith("."):
-                if not name.startswith("node:") and name.split("/")[0] not in NODE_BUILTINS:
+                if name.removeprefix("node:").split("/")[0] not in NODE_BUILTINS:
                     self.doubt(f"{path.name} loads {name[:40]} of the project")
                 continue
             for form in (name, *(f"{name}{end}" for end in NODE_ENDS)):

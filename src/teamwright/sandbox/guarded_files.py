@@ -50,15 +50,16 @@ GUARDED_KINDS = (
         " .aider* .continue/ .continuerc.json .roo/ .roomodes .roorules .kilocode/ .kilocodemodes"
         " .kilo/ kilo.json kilo.jsonc .clinerules"
         " .clinerules/ .amp/ .qwen/ .junie/ .kiro/ .trae/ .augment/ .factory/ .crush/ crush.json .crush.json"
-        " .goosehints .goose/ .agents/",
+        " .goosehints .goose/ .agents/ .github/hooks/",
         "https://cursor.com/docs/mcp https://github.com/google-gemini/gemini-cli"
         " https://developers.openai.com/codex/config-basic https://opencode.ai/docs/config"
-        " https://docs.windsurf.com/windsurf/cascade/memories https://aider.chat/docs/config/aider_conf.html"
+        " https://docs.windsurf.com/windsurf/cascade/hooks https://aider.chat/docs/config/aider_conf.html"
         " https://docs.continue.dev/reference https://docs.roocode.com"
         " https://kilo.ai/docs/automate/mcp/using-in-kilo-code https://docs.cline.bot"
         " https://ampcode.com/manual https://qwenlm.github.io/qwen-code-docs https://www.jetbrains.com/help/junie"
-        " https://kiro.dev/docs https://docs.trae.ai https://docs.augmentcode.com https://docs.factory.ai"
-        " https://github.com/charmbracelet/crush https://block.github.io/goose/docs/guides/using-goosehints",
+        " https://kiro.dev/docs/hooks https://docs.trae.ai https://docs.augmentcode.com https://docs.factory.ai"
+        " https://github.com/charmbracelet/crush https://block.github.io/goose/docs/guides/using-goosehints"
+        " https://docs.github.com/en/copilot/how-tos/use-copilot-agents/cloud-agent/use-hooks",
         is_automatic=True,
     ),
     _kind(
@@ -116,8 +117,8 @@ GUARDED_KINDS = (
     _kind(
         "continuous integration",
         ".github/workflows/ .github/actions/ .gitea/workflows/ .forgejo/workflows/ .gitlab-ci.yml .circleci/"
-        " .travis.yml azure-pipelines.yml bitbucket-pipelines.yml .drone.yml .woodpecker.yml .woodpecker/"
-        " .buildkite/ jenkinsfile appveyor.yml .appveyor.yml .cirrus.yml .semaphore/",
+        " .travis.yml azure-pipelines.yml bitbucket-pipelines.yml .drone.yml .woodpecker.yml .woodpecker.yaml"
+        " .woodpecker/ .buildkite/ jenkinsfile appveyor.yml .appveyor.yml .cirrus.yml .semaphore/",
         "https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-syntax"
         " https://docs.gitlab.com/ci/yaml https://circleci.com/docs/configuration-reference"
         " https://docs.travis-ci.com https://learn.microsoft.com/azure/devops/pipelines/yaml-schema"
@@ -125,10 +126,11 @@ GUARDED_KINDS = (
     ),
     _kind(
         "package managers and builders: settings that run programs or name registries",
-        ".npmrc .yarnrc .yarnrc.yml .yarn/ .pnp.cjs .pnp.loader.mjs .pnpmfile.cjs pnpmfile.cjs pnpmfile.js bunfig.toml"
+        ".npmrc .yarnrc .yarnrc.yml .yarn/ .pnp.cjs .pnp.loader.mjs .pnpmfile.cjs .pnpmfile.mjs pnpmfile.cjs"
+        " pnpmfile.mjs pnpmfile.js pnpm-workspace.yaml bunfig.toml"
         " .bundle/ .cargo/ .mvn/ gradle/wrapper/ .bazelrc .bazeliskrc node_modules/.bin/",
         "https://docs.npmjs.com/cli/configuring-npm/npmrc https://yarnpkg.com/configuration/yarnrc"
-        " https://pnpm.io/pnpmfile https://bun.sh/docs/runtime/bunfig https://bundler.io/man/bundle-config.1.html"
+        " https://pnpm.io/pnpmfile https://pnpm.io/config-dependencies https://bun.sh/docs/runtime/bunfig https://bundler.io/man/bundle-config.1.html"
         " https://doc.rust-lang.org/cargo/reference/config.html https://maven.apache.org/configure.html"
         " https://docs.gradle.org/current/userguide/gradle_wrapper.html https://bazel.build/run/bazelrc",
     ),

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from teamwright.git.git_entries import git_entries
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
 from teamwright.session.wiring.remote_commits import remote_record
 from teamwright.worktrees.commit_bundle import BEGIN
@@ -101,6 +102,25 @@ def test_a_repository_whose_configuration_runs_a_program_is_refused_before_trust
     with pytest.raises(CannotStart) as caught:
         create_worktree(RepositoryGit.open(checkout), root, ANN)
     assert caught.value.slug == "untrusted"
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("is_changed", [True, False])
+def test_a_filter_runs_the_script_that_was_trusted_and_not_that_of_the_commit(checkout, root, tmp_path, is_changed):
+    marker, plain = tmp_path / "ran", "tr a-z A-Z\n"
+    committed = f"touch {marker}; cat\n" if is_changed else plain
+    commit(checkout, "filter", {".gitattributes": "*.y filter=x\n", "tools/smudge.sh": committed, "z.y": "text\n"})
+    git(checkout, "config", "filter.x.smudge", "sh tools/smudge.sh")
+    git(checkout, "config", "filter.x.clean", "tr A-Z a-z")
+    (checkout / "tools" / "smudge.sh").write_text(plain)
+    repository = RepositoryGit.open(checkout, frozenset(git_entries(checkout)))
+    if is_changed:
+        with pytest.raises(CannotStart) as caught:
+            create_worktree(repository, root, ANN)
+        assert caught.value.slug == "untrusted" and list_records(root) == ([], [])
+    else:
+        made = create_worktree(repository, root, ANN).record
+        assert (made.tree / "z.y").read_text() == "TEXT\n" and read_state(repository, made).modified == ()
     assert not marker.exists()
 
 

@@ -117,6 +117,10 @@ _RUNS_OUTSIDE_READING = frozenset({"core.sshcommand", "credential.helper", "cred
 """Keys that name a program, although no reading command runs it."""
 
 
+FILES_OF = "files of "
+"""The beginning of the name of an entry for the files of the work tree that a setting makes git run."""
+
+
 class GitEntry(Struct, frozen=True):
     """A risk: it could make git run a program, or read another repository. File, description, and digest of its
     content."""
@@ -190,7 +194,7 @@ def config_entries(path: Path, git_dir: Path, tree: Path, seen: SeenFiles, depth
         yield GitEntry(path, name, text_digest(name.encode(), *lines))
         # Their own entry: a worktree without these files runs nothing, and needs no other trust than the checkout.
         if files := [file for file in _named_files(lines, tree, seen) if _holds_files(file)]:
-            yield GitEntry(path, f"files of {name}", text_digest(name.encode(), files_digest(files, tree)))
+            yield GitEntry(path, f"{FILES_OF}{name}", text_digest(name.encode(), files_digest(files, tree)))
 
 
 def _named_files(lines: Iterable[bytes], tree: Path, seen: SeenFiles) -> list[Path]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.git.configuration import GitEntry
+from teamwright.git.configuration import FILES_OF, GitEntry
 from teamwright.git.git_calls import NO_ENTRIES, NOT_CALLED, GitCallOptions, GitResult, run_git
 from teamwright.git.repository import common_dir, discover
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
@@ -90,15 +90,29 @@ class RepositoryGit(Struct, frozen=True):
         """The checkout that has the git directory, also when `tree` is a worktree."""
         return self.common.parent if self.common.name == ".git" else self.tree
 
-    def call(self, *args: str, cwd: Path | None = None, text: str = "", identity: bool = False) -> GitResult:
+    @property
+    def project_filters(self) -> tuple[str, ...]:
+        """The trusted filters that run files of the work tree, such as `filter.y`. Another commit has other files."""
+        names = (entry.name.removeprefix(FILES_OF) for entry in self.trusted if entry.name.startswith(FILES_OF))
+        return tuple(sorted({name.rpartition(".")[0] for name in names if name.startswith("filter.")}))
+
+    def call(
+        self, *args: str, cwd: Path | None = None, text: str = "", identity: bool = False, filters_off: bool = False
+    ) -> GitResult:
         """Run `git ARGS`, with an exact output, and return its result. A held lock of git is waited for.
 
-        `identity`: the command makes a commit; a person without a configured name gets Teamwright's. Raises
-        CannotStart when git cannot be run at all.
+        `filters_off`: no file of the work tree runs as a filter. `identity`: the command makes a commit; a person
+        without a configured name gets Teamwright's. Raises CannotStart when git cannot be run at all.
         """
         where = self.tree if cwd is None else cwd
         variables: Mapping[str, str] = self.identity_variables(where) if identity else {}
-        terms = GitCallOptions(self.trusted, _NO_SIGNING, variables, text, exact=True)
+        off = tuple(
+            part
+            for name in (self.project_filters if filters_off else ())
+            for setting in ("smudge=", "process=", "required=false")
+            for part in ("-c", f"{name}.{setting}")
+        )
+        terms = GitCallOptions(self.trusted, (*_NO_SIGNING, *off), variables, text, exact=True)
         done = GitResult(128, "", "")
         for number in range(TRIES):
             done = run_git(where, *args, timeout_s=TIMEOUT_S, terms=terms)
@@ -115,6 +129,20 @@ class RepositoryGit(Struct, frozen=True):
         if not done.ok:
             raise git_error(args, done, self.tree if cwd is None else cwd)
         return done.output.rstrip("\n")
+
+    def filter_files(self, tree: Path) -> None:
+        """Run the filters that were off for the first checkout of a worktree, on the files that have them.
+
+        Its scripts are there now, so the calls compare them with what was trusted. Raises CannotStart (`untrusted`).
+        """
+        for name in self.project_filters:
+            pattern = f":(attr:filter={name.removeprefix('filter.')})"
+            listed = [path for path in self.read("ls-files", "-z", pattern, cwd=tree).split("\0") if path]
+            found = [path for path in listed if (tree / path).is_file()]
+            for path in found:
+                (tree / path).unlink()  # git writes no file again that it takes for unchanged
+            if found:
+                self.read("checkout-index", "--force", "-u", "-z", "--stdin", cwd=tree, text="\0".join(found) + "\0")
 
     def commit_of(self, name: str, cwd: Path | None = None) -> str:
         """Return the commit id of a name; empty when it names no commit."""

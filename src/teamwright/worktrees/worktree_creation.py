@@ -232,12 +232,15 @@ def _check_out(git: RepositoryGit, record: WorktreeRecord, *args: str) -> None:
     """Run `git worktree add ARGS`, and lock the worktree. Raises WorktreeRefused, CannotStart."""
     reason = ("--reason", f"{LOCK_REASON}: {record.team}/{record.member}")
     whole = ("worktree", "add", "--quiet", "--lock", *reason, *args)
-    done = git.call(*whole)
+    done = git.call(*whole, filters_off=True)
     if done.exit_code == USAGE_ERROR:  # a git before 2.33 locks in a second step
-        git.read("worktree", "add", "--quiet", *args)
-        git.read("worktree", "lock", *reason, record.path)
-    elif not done.ok:
+        whole = ("worktree", "add", "--quiet", *args)
+        done = git.call(*whole, filters_off=True)
+        if done.ok:
+            git.read("worktree", "lock", *reason, record.path)
+    if not done.ok:
         raise git_error(whole, done, git.tree)
+    git.filter_files(record.tree)
 
 
 def _name_taken(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRefused:

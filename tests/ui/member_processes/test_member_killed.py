@@ -148,8 +148,9 @@ def test_what_a_process_logged_last_is_known_though_it_was_killed_before_it_coul
     here = scene([agent("JOB ann", name="ann"), *["I wait."] * 9], ann=[call("Bash", command="echo hello"), held])
     here.start()
     held.come()
-    until(lambda: here.of("model_call_ended", "ann"))
     log = here.transcript.with_suffix("") / "members/ann/events.jsonl"
+    # No line of its own comes any more that would have the number of the line written here.
+    until(lambda: here.of("model_call_ended", "ann") and '"tool_called"' in log.read_text())
     used = next(line for line in log.read_text().splitlines() if '"model_call_ended"' in line)
     number = json.loads(log.read_text().splitlines()[-1])["n"]
     with log.open("a") as file:

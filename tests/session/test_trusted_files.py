@@ -183,6 +183,61 @@ def test_files_that_a_persons_own_hooks_name_are_guarded(filled):
     assert (hook.files_digest, hook.confined_because) == ("", "")
 
 
+READ_ONLY = (
+    "cat data.rules",
+    "grep -q TODO data.rules && ./tools/b.sh",
+    "grep -q TODO data.rules || bash tools/b.sh",
+    "test -f data.rules; python3 tools",
+    "jq -e .on data.rules | grep -q true",
+    "git diff --stat data.rules",
+    "git add data.rules && ./tools/b.sh",
+    "head -n 1 $CLAUDE_PROJECT_DIR/data.rules; $CLAUDE_PROJECT_DIR/tools/b.sh",
+    "wc -l < data.rules",
+)
+OBEYED = (
+    "cat data.rules | bash",
+    "cat data.rules | ./tools/b.sh",
+    "./tools/b.sh < data.rules",
+    "./tools/b.sh data.rules",
+    "bash tools/b.sh data.rules",
+    "python3 tools/helper.py --rules data.rules",
+    "sh data.rules",
+    ". data.rules",
+    'export MODE="$(cat data.rules)"; ./tools/b.sh',
+    "cp data.rules /tmp/rules; ./tools/b.sh",
+    "/opt/guard --rules data.rules",
+    "guard --rules data.rules",
+    "jq -f data.rules log.txt",
+    "awk -f data.rules log.txt",
+    "xargs -a data.rules ls",
+    "env $(cat data.rules) ls",
+    "git -c core.pager=./data.rules log",
+    "git commit -F data.rules",
+    "eval $(cat data.rules)",
+    "npx prettier --config data.rules src",
+    "make -f data.rules",
+    "if grep -q x data.rules; then cat data.rules | python3 tools; fi",
+)
+
+
+@pytest.mark.finding("3F13")
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_file_that_a_hook_only_reads_by_known_programs_is_not_guarded_and_one_that_it_may_obey_is(filled, is_own):
+    filled.write("data.rules", "x")
+    found = {}
+    for line in (*READ_ONLY, *OBEYED):
+        hooks = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": line}]}]}}
+        if is_own:
+            filled.user(hooks)
+        else:
+            filled.write(".claude/settings.json", hooks)
+            filled.trust()
+        found[line] = edit(filled, "data.rules")
+        if "tools" in line:
+            assert (line, edit(filled, "tools/b.sh" if "b.sh" in line else "tools/helper.py")) == (line, Verdict.ASK)
+    assert found == dict.fromkeys(READ_ONLY, Verdict.ALLOW) | dict.fromkeys(OBEYED, Verdict.ASK)
+
+
 @pytest.mark.finding("3P5")
 def test_no_confined_command_changes_a_script_that_a_persons_own_hook_runs_outside_of_the_sandbox(filled):
     hooks = [{"type": "command", "command": line} for line in ("cd tools && ./b.sh", "python3 tools", "npm run mcp")]

@@ -170,6 +170,15 @@ def named_files(root: Path, line: str) -> set[Path]:
     return {path for path in _named_paths(root, line) if path != root and not os.path.isdir(path)}
 
 
+def passes_data_on(line: str) -> bool:
+    """Return True when a program of the line may get what another one read: through a pipe, a file or a variable."""
+    from teamwright.permissions.obeyed_files import WRITING_PROGRAMS
+
+    plain = _PROJECT.sub(".", line).replace("||", ";")
+    words = {os.path.basename(word) for word in _BETWEEN.split(plain)}
+    return bool(set(plain) & set("|<>$`")) or not words.isdisjoint(WRITING_PROGRAMS)
+
+
 def _named_paths(root: Path, command: str, base: Path | None = None) -> set[Path]:
     """Return every path in a command that could name a file of the repository: rather too many than too few.
 

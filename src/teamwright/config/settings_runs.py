@@ -21,6 +21,7 @@ from teamwright.config.project_runs import (
     is_of_repository,
     line_files,
     named_files,
+    passes_data_on,
     server_files,
 )
 from teamwright.config.settings.settings import Settings
@@ -66,15 +67,27 @@ NOTHING_FURTHER = FurtherPrograms()
 def files_run_by(settings: Settings, root: Path, further: FurtherPrograms = NOTHING_FURTHER) -> RunFiles:
     """Return the files of a project that run for these settings, and those that git obeys there."""
     hooks = (*settings.hooks, *further.hooks)
-    found = [hook_files(root, hook) for hook in hooks]
-    lines = [hook.command_line for hook in hooks if hook.command]
-    found += [RunFiles(files=frozenset(named_files(root, line))) for line in lines]
+    found = [_files_obeyed_by(root, hook) for hook in hooks]
     found += [server_files(root, server.entry) for server in settings.mcp.servers]
     found += [server_files(root, entry) for entry in further.own_servers]
     command = settings.status_line.get("command")
     checks = [command, settings.worktrees.setup, settings.worktrees.check, settings.check.command]
     found += [line_files(root, line) for line in checks if isinstance(line, str) and line]
     return merge_run_files([*found, git_code_files(root)])
+
+
+def _files_obeyed_by(root: Path, hook: HookSpec) -> RunFiles:
+    """Return the files of the project that a hook runs or obeys; also all that it names, unless it is certain that
+    known programs only read those.
+    """
+    found = hook_files(root, hook)
+    if not hook.command or (not found.unknown and not (_runs_something(found) and passes_data_on(hook.command_line))):
+        return found
+    return merge_run_files([found, RunFiles(files=frozenset(named_files(root, hook.command_line)))])
+
+
+def _runs_something(found: RunFiles) -> bool:
+    return bool(found.files or found.settings or found.trees or found.links)
 
 
 def programs_outside(settings: Settings, root: Path, further: FurtherPrograms = NOTHING_FURTHER) -> tuple[str, ...]:

@@ -222,7 +222,7 @@ class _Search(Struct):
             self.doubt("its directory is only known to the shell")
             places = [*places, self.root]
         program = os.path.basename(command.name or "")
-        is_plain = program in PLAIN_PROGRAMS or program in PROVEN_PROGRAMS
+        is_plain = program in PLAIN_PROGRAMS or program in PROVEN_PROGRAMS or program == "git"
         for at, word in enumerate(command.words):
             if word is not None and at in command.globs:
                 self._add_matches(program, word, places, is_plain=is_plain and at > 0)

@@ -1,7 +1,7 @@
 """Coroutines that take turns, so that many of them together hold the event loop no longer than one.
 
 Entering a team computes for some tens of milliseconds. Ten teams that are entered at once would do that in one pass of
-the event loop, and a web server in the same loop would answer nobody meanwhile. Depends on asyncio alone.
+the event loop, and a web server in the same loop would answer no request before the end. Depends on asyncio alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 
 
 class PacedSteps(Generic[T]):
-    """Await a coroutine so that each of its steps, from one await to the next, has a pass of the event loop of its own.
+    """Await a coroutine so that each of its steps, from one await to the next, has its own pass of the event loop.
 
     No other PacedSteps takes a step in that pass. Results, errors and cancellations are those of the coroutine.
     """

@@ -20,7 +20,7 @@ from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.ids import session_list_name
 from teamwright.saved.removal import remove_team
 from teamwright.saved.retention import remove_session
-from teamwright.saved.sessions import SessionView, session_views
+from teamwright.saved.sessions import SessionView, is_same_directory, session_views
 from teamwright.saved.teams import all_teams
 from teamwright.storage.paths import Home
 from teamwright.team_records.file_stores import FileStores
@@ -71,12 +71,12 @@ def projects(home: Home) -> list[ProjectData]:
 
 
 def find_project(home: Home, path: Path) -> ProjectData:
-    """Return the data of the project in this directory, which may be gone.
+    """Return the data of the project in this directory, which may be gone, also from when only a link led to it.
 
     Raises TeamwrightError (`unknown-session`) when there are none.
     """
     cwd = os.path.realpath(path)
-    found = _data(home, cwd, [view for view in session_views(home) if view.cwd == cwd])
+    found = _data(home, cwd, [view for view in session_views(home) if is_same_directory(view.cwd, Path(cwd))])
     if not found.sessions and not found.is_trusted:
         raise TeamwrightError(
             "unknown-session",
@@ -115,8 +115,9 @@ async def remove_project(home: Home, data: ProjectData) -> None:
     await asyncio.to_thread(_remove_paths, [*data.archived, *task_lists, *snapshots])
     if data.is_trusted:
         TrustStore.load(home).remove_bound_to(Path(data.cwd))
-    with suppress(OSError):  # sessions of a directory with the same encoded name may be in it
-        home.project(Path(data.cwd)).rmdir()
+    for place in {home.project(Path(data.cwd)), *(view.path.parent for view in data.sessions)}:
+        with suppress(OSError):  # sessions of a directory with the same encoded name may be in it
+            place.rmdir()
 
 
 def _data(home: Home, cwd: str, views: list[SessionView]) -> ProjectData:

@@ -6,7 +6,9 @@ Depends on the places and first lines of transcripts.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -66,13 +68,39 @@ class SessionView(Struct, frozen=True):
 
 
 def session_views(home: Home, cwd: Path | None = None) -> list[SessionView]:
-    """Return the sessions of a directory (None: of all), newest first."""
-    projects = home.own / "projects"
-    places = [home.project(cwd)] if cwd is not None else _entries(projects)
-    views = [_view(path) for place in places for path in _entries(place) if path.suffix == ".jsonl"]
+    """Return the sessions of a directory (None: of all), newest first.
+
+    Those of a directory that was moved here count too, when a link is at its former place.
+    """
+    places = _entries(home.own / "projects") if cwd is None else _places_of(home, cwd)
+    views = [_view(path) for place in places for path in _transcripts(place)]
     if cwd is not None:  # several directories may have the same encoded name
-        views = [view for view in views if view.cwd in ("", str(cwd)) or view.damaged]
+        views = [view for view in views if not view.cwd or is_same_directory(view.cwd, cwd) or view.damaged]
     return sorted(views, key=lambda view: -view.changed_at)
+
+
+def _places_of(home: Home, cwd: Path) -> list[Path]:
+    """Return the places of a directory's sessions: its own, and those of links that lead to it."""
+    own = home.project(cwd)
+    others = (place for place in _entries(home.own / "projects") if place != own)
+    return [own, *(place for place in others if is_same_directory(_cwd_of(place), cwd))]
+
+
+def _cwd_of(place: Path) -> str:
+    """Return the directory of the sessions in this place, from the first one that can be read; empty without one."""
+    for path in _transcripts(place):
+        with suppress(OSError, TeamwrightError):
+            return str(parse_header(next(read_lines(path), b""), path).get("cwd", ""))
+    return ""
+
+
+def is_same_directory(path: str, cwd: Path) -> bool:
+    """Return True for a path of this directory, also by links."""
+    return bool(path) and (path == str(cwd) or os.path.realpath(path) == os.path.realpath(cwd))
+
+
+def _transcripts(place: Path) -> list[Path]:
+    return [path for path in _entries(place) if path.suffix == ".jsonl"]
 
 
 def latest_session(home: Home, cwd: Path) -> SessionView:

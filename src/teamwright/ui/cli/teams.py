@@ -188,7 +188,7 @@ def _rm_archived(place: RunLocation, name: str, before: float, *, yes: bool, as_
     require_person(home, "deletes archived teams", "teams rm --archived")
     found = find_archived_teams(home, before, name)
     if as_json and not yes:
-        raise UsageError("usage", "--json asks nobody", do=["add --yes"], note="nothing was removed")
+        raise UsageError("usage", "--json does not ask", do=["add --yes"], note="nothing was removed")
     if not as_json:
         if not found:
             say("No archived team of that age.")

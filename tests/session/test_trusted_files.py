@@ -685,7 +685,7 @@ async def test_git_in_a_hook_is_confined_from_the_moment_when_there_is_a_submodu
     define(filled, "hook", line if whose == "the repository's" else "true")
     trusted, root, asked = filled.trust().trusted_git, filled.root, list[str]()
 
-    async def confine(hook: HookSpec) -> None:
+    async def confine(hook: HookSpec, _cwd: Path) -> None:
         asked.append(hook.confined_because)
 
     env = {"PATH": "/usr/bin:/bin"}

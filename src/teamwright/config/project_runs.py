@@ -157,8 +157,8 @@ def bind_hook(root: Path, hook: HookSpec, found: RunFiles, *, is_projects: bool)
 def git_doubt(place: Path, trusted: Collection[GitEntry]) -> str:
     """Return why git may run a program of the project in this directory now; empty when it runs none.
 
-    `trusted` are entries that a person trusted. A submodule has a configuration of its own, which a command can write
-    and trust does not compare.
+    `trusted` are entries that a person trusted. A submodule has its own configuration, which a command can write and
+    trust does not compare.
     """
     persons = person_entries(place, person_environment(os.environ))
     entries = (one for one in (*git_entries(place), *persons) if one.name == SUBMODULES or one not in trusted)

@@ -312,7 +312,7 @@ def _for_this_session(outcome: HookOutcome) -> HookOutcome:
 
 
 async def _with_git_doubt(hook: HookSpec, around: HookEnvironment, cwd: Path) -> HookSpec:
-    """Return the hook, confined where it runs git and the repository names programs that nobody trusted.
+    """Return the hook, confined where it runs git and the repository names programs that no person trusted.
 
     A command may have put a submodule there since the session began.
     """

@@ -28,7 +28,7 @@ class RunFiles(Struct, frozen=True):
     `files` are programs and scripts, `settings` files that name the programs of a builder (Makefile, package.json),
     `trees` directories that count with everything below them. `links` are links of the project on the way to them.
     `unknown` is why there may be more; empty if not. `is_of_project`: those are files of the project, rather than
-    what a program from elsewhere does. `executed` are those of `files` that run whatever their name is. `runs_git`:
+    what a program from elsewhere does. `executed` are those of `files` that run under any name. `runs_git`:
     what it runs also depends on the repository at that moment.
     """
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from teamwright.config.agent_types.definition_sources import DefinitionDirectory
+from teamwright.config.agent_types import DefinitionDirectory
 from teamwright.config.marketplaces import is_marketplace, read_marketplace
 from teamwright.config.plugins import MANIFEST, PluginSource
-from teamwright.config.trust_store import TrustStore
+from teamwright.config.trust import TrustStore
 from teamwright.storage.paths import Home, find_home
 from teamwright.views.assets import Asset, AssetQuery, parse_location
 from teamwright.views.directory_assets import list_assets

@@ -23,12 +23,12 @@ from bench.fresh import clean_env
 from bench.tmux import in_tmux
 from bench.w2_process import spread
 from teamwright.protocol.events import MessageDelivered, TeamEvent
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.session import Session
 from teamwright.team_records.spawn_spec import SpawnSpec
-from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.outgoing_mail import send_text
 from teamwright.teams.spawn import spawn
 from teamwright.teams.team_creation import create_team
 from teamwright.testing.model_server import LoopbackModel, RequestJson

@@ -24,7 +24,7 @@ from bench.letters import paths
 from teamwright.mail.inbox import Inbox
 from teamwright.models.model import ModelCard, Part, Reply, Request, TextPart
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
 from teamwright.session.open_session import open_session
@@ -33,7 +33,7 @@ from teamwright.session.session import Session
 from teamwright.storage.doorbell import Doorbell, ring
 from teamwright.storage.paths import find_home
 from teamwright.team_records.spawn_spec import SpawnSpec
-from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.outgoing_mail import send_text
 from teamwright.teams.spawn import spawn
 from teamwright.teams.team_creation import create_team
 

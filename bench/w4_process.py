@@ -26,15 +26,15 @@ from teamwright import Member, Team
 from teamwright.agent.agent import Agent
 from teamwright.agent.conversation import UserMessage
 from teamwright.agent.turn_loop import run_turn
-from teamwright.api.hook import Hook, to_hooks
+from teamwright.api.options import Hook, to_hooks
 from teamwright.models.model import Part, Request
 from teamwright.protocol.messages import text_block
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.session import Session
 from teamwright.team_records.spawn_spec import SpawnSpec
-from teamwright.team_records.team_state_file import Incarnation
-from teamwright.teams.mailbox.incoming import IncomingMail
+from teamwright.team_records.team_state import Incarnation
+from teamwright.teams.incoming_mail import IncomingMail
 from teamwright.teams.team_creation import create_team
 
 PROMPT = "Look up the lines that matter and say what is in them."

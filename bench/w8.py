@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from bench.report import Goal, Report
-from teamwright.processes.confinement import Child, ProcessStart, start_unconfined
+from teamwright.processes.commands import Child, ProcessStart, start_unconfined
 from teamwright.sandbox.bubblewrap import Bubblewrap, probe_bubblewrap
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy
 from teamwright.sandbox.landlock import Landlock, probe_landlock

@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # typing takes as long to import as Python itself to star
 if TYPE_CHECKING:
     from typing import Any
 
-    from teamwright.agent.compaction.compaction_state import CompactResult
+    from teamwright.agent.compaction_state import CompactResult
     from teamwright.agent.context_window import ContextView
     from teamwright.agent.tool import (
         CallContext,
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         Tasks,
         TaskTerms,
     )
-    from teamwright.api.hook import Hook
     from teamwright.api.options import (
+        Hook,
         OnExit,
         PermissionMode,
         SpawnOptions,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
         ThinkingPart,
         UsagePart,
     )
-    from teamwright.protocol.budget import Budget
     from teamwright.protocol.errors import (
         CannotStart,
         InboxFull,
@@ -77,8 +76,10 @@ if TYPE_CHECKING:
         Notice,
         Progress,
         Reloaded,
+        RequestAnswer,
         RequestClosed,
         RequestOpened,
+        Responder,
         RunEnded,
         SandboxRefused,
         SessionOpened,
@@ -92,12 +93,10 @@ if TYPE_CHECKING:
         ToolStarted,
         TurnEnded,
     )
-    from teamwright.protocol.integration import IntegrationState
-    from teamwright.protocol.member_states import MemberState
+    from teamwright.protocol.members import MemberState
     from teamwright.protocol.pending_request import PendingRequest
-    from teamwright.protocol.pending_request_events import RequestAnswer, Responder
-    from teamwright.protocol.task import Task
-    from teamwright.protocol.usage import Usage
+    from teamwright.protocol.task import IntegrationState, Task
+    from teamwright.protocol.usage import Budget, Usage
     from teamwright.session.agents.models import ModelChange
     from teamwright.session.reload_config import ReloadResult
     from teamwright.session.result import (
@@ -107,10 +106,10 @@ if TYPE_CHECKING:
         TaskResult,
     )
     from teamwright.tasks.task_rules import TaskWishes
-    from teamwright.team_records.member_status import MemberStatus
+    from teamwright.team_records.team_status import MemberStatus
     from teamwright.team_records.views import TaskView, TeamView
-    from teamwright.teams.mailbox.outgoing import Sent
     from teamwright.teams.mode_rank import ModeSet
+    from teamwright.teams.outgoing_mail import Sent
     from teamwright.views.status import StatusView
     from teamwright.worktrees.integration_store import IntegrationEntry
 
@@ -211,78 +210,6 @@ __all__ = [
 ]
 
 _PUBLIC_NAMES = {
-    "teamwright.protocol.pending_request_events": ("RequestAnswer", "Responder"),
-    "teamwright.models.effort": ("Effort",),
-    "teamwright.tasks.task_rules": ("TaskWishes",),
-    "teamwright.views.status": ("StatusView",),
-    "teamwright.team_records.member_status": ("MemberStatus",),
-    "teamwright.team_records.views": (
-        "TeamView",
-        "TaskView",
-    ),
-    "teamwright.protocol.pending_request": ("PendingRequest",),
-    "teamwright.agent.compaction.compaction_state": ("CompactResult",),
-    "teamwright.agent.tool": (
-        "CallContext",
-        "ToolResult",
-    ),
-    "teamwright.api.handles": (
-        "IntegrationQueue",
-        "Member",
-        "TaskRef",
-        "TaskTerms",
-        "Tasks",
-    ),
-    "teamwright.api.hook": ("Hook",),
-    "teamwright.api.options": (
-        "OnExit",
-        "PermissionMode",
-        "SpawnOptions",
-        "TeamOptions",
-    ),
-    "teamwright.api.run": (
-        "Run",
-        "run",
-    ),
-    "teamwright.api.team": ("Team",),
-    "teamwright.approvals.request_queue": ("OnRequest",),
-    "teamwright.agent.context_window": ("ContextView",),
-    "teamwright.session.agents.models": ("ModelChange",),
-    "teamwright.session.reload_config": ("ReloadResult",),
-    "teamwright.protocol.budget": ("Budget",),
-    "teamwright.session.result": (
-        "MemberResult",
-        "Result",
-        "Stop",
-        "TaskResult",
-    ),
-    "teamwright.models.model": (
-        "AlivePart",
-        "UsagePart",
-        "Failure",
-        "Model",
-        "ModelCard",
-        "Part",
-        "Prefix",
-        "Reply",
-        "Request",
-        "Retrying",
-        "TextPart",
-        "ThinkingPart",
-    ),
-    "teamwright.protocol.errors": (
-        "CannotStart",
-        "InboxFull",
-        "InvalidName",
-        "LimitExceeded",
-        "ModelFailed",
-        "StorageError",
-        "TaskRefused",
-        "TeamRefused",
-        "TeamwrightError",
-        "UnknownMember",
-        "UsageError",
-    ),
     "teamwright.protocol.events": (
         "AssistantText",
         "Compacted",
@@ -297,8 +224,10 @@ _PUBLIC_NAMES = {
         "Notice",
         "Progress",
         "Reloaded",
+        "RequestAnswer",
         "RequestClosed",
         "RequestOpened",
+        "Responder",
         "RunEnded",
         "SandboxRefused",
         "SessionOpened",
@@ -312,13 +241,88 @@ _PUBLIC_NAMES = {
         "ToolStarted",
         "TurnEnded",
     ),
-    "teamwright.protocol.integration": ("IntegrationState",),
+    "teamwright.models.effort": ("Effort",),
+    "teamwright.tasks.task_rules": ("TaskWishes",),
+    "teamwright.views.status": ("StatusView",),
+    "teamwright.team_records.team_status": ("MemberStatus",),
+    "teamwright.team_records.views": (
+        "TaskView",
+        "TeamView",
+    ),
+    "teamwright.protocol.pending_request": ("PendingRequest",),
+    "teamwright.agent.compaction_state": ("CompactResult",),
+    "teamwright.agent.tool": (
+        "CallContext",
+        "ToolResult",
+    ),
+    "teamwright.api.handles": (
+        "IntegrationQueue",
+        "Member",
+        "TaskRef",
+        "TaskTerms",
+        "Tasks",
+    ),
+    "teamwright.api.options": (
+        "Hook",
+        "OnExit",
+        "PermissionMode",
+        "SpawnOptions",
+        "TeamOptions",
+    ),
+    "teamwright.api.run": (
+        "Run",
+        "run",
+    ),
+    "teamwright.api.team": ("Team",),
+    "teamwright.approvals.request_queue": ("OnRequest",),
+    "teamwright.agent.context_window": ("ContextView",),
+    "teamwright.session.agents.models": ("ModelChange",),
+    "teamwright.session.reload_config": ("ReloadResult",),
+    "teamwright.protocol.usage": (
+        "Budget",
+        "Usage",
+    ),
+    "teamwright.session.result": (
+        "MemberResult",
+        "Result",
+        "Stop",
+        "TaskResult",
+    ),
+    "teamwright.models.model": (
+        "AlivePart",
+        "Failure",
+        "Model",
+        "ModelCard",
+        "Part",
+        "Prefix",
+        "Reply",
+        "Request",
+        "Retrying",
+        "TextPart",
+        "ThinkingPart",
+        "UsagePart",
+    ),
+    "teamwright.protocol.errors": (
+        "CannotStart",
+        "InboxFull",
+        "InvalidName",
+        "LimitExceeded",
+        "ModelFailed",
+        "StorageError",
+        "TaskRefused",
+        "TeamRefused",
+        "TeamwrightError",
+        "UnknownMember",
+        "UsageError",
+    ),
+    "teamwright.protocol.task": (
+        "IntegrationState",
+        "Task",
+    ),
     "teamwright.worktrees.integration_store": ("IntegrationEntry",),
-    "teamwright.protocol.member_states": ("MemberState",),
-    "teamwright.protocol.task": ("Task",),
-    "teamwright.protocol.usage": ("Usage",),
+    "teamwright.protocol.members": ("MemberState",),
     "teamwright.teams.mode_rank": ("ModeSet",),
-    "teamwright.teams.mailbox.outgoing": ("Sent",),
+    "teamwright.teams.outgoing_mail": ("Sent",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
 

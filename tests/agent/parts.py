@@ -11,9 +11,8 @@ from pydantic import Field
 from teamwright.agent.agent import Agent
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolResult, Workplace
-from teamwright.agent.tool_call_numbers import CallNumbers
 from teamwright.agent.tool_input import ToolInput
-from teamwright.agent.toolbox import PreparedCall, Toolbox
+from teamwright.agent.toolbox import CallNumbers, PreparedCall, Toolbox
 from teamwright.models.model import BudgetRefusal, Failure, ModelCard, Part, Prefix, Reply, Request, TextPart
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths
 from teamwright.permissions.verdict import Access

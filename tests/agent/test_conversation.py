@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from teamwright.agent.conversation import INTERRUPTED_RESULT, Conversation, UserMessage
-from teamwright.agent.prompt_prefix import load_conversation, load_prefix, store_prefix
+from teamwright.agent.prompt import load_conversation, load_prefix, store_prefix
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.messages import text_block, tool_result_block

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent import background_jobs
-from teamwright.agent.background_jobs import BackgroundJobs, Job
-from teamwright.agent.job_journal import JOBS_FILE, JobJournal
-from teamwright.processes.process_group import ProcessCommand
+from teamwright.agent.background_jobs import JOBS_FILE, BackgroundJobs, Job, JobJournal
+from teamwright.processes.commands import ProcessCommand
 from tests.support.waits import WAIT_S
 
 

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from teamwright.agent.compaction.compact import compact_now
+from teamwright.agent.compaction import compact_now
 from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.turn_loop import run_turn
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Failure, ModelCard, Prefix
 from teamwright.models.model_pool import format_for
-from teamwright.models.rate_limit.rate_limiter import RateLimiter
+from teamwright.models.rate_limit import RateLimiter
 from teamwright.models.service_model import ServiceModel
 from teamwright.protocol.events import Notice
 from teamwright.protocol.messages import text_block

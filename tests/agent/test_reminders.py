@@ -1,6 +1,6 @@
 import pytest
 
-from teamwright.agent.mode_reminders import MODE_MEANINGS, REMINDERS, ModeReminder, ReminderRole, mode_notice
+from teamwright.agent.plan_mode import MODE_MEANINGS, REMINDERS, ModeReminder, ReminderRole, mode_notice
 from teamwright.permissions.verdict import Mode
 
 

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from teamwright.agent.tool import Tool, ToolResult
+from teamwright.agent.tool import Tool, ToolResult, describe_parameters, input_schema, tool_schema, validate
 from teamwright.agent.tool_input import ToolInput
-from teamwright.agent.tool_schema import describe_parameters, input_schema, tool_schema, validate
 from tests.support.examples import examples
 
 

@@ -8,16 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError
-from teamwright.protocol.roster import RosterMember, TeamConfig
-from teamwright.storage.atomic_write import write_atomic
+from teamwright.protocol.members import RosterMember, TeamConfig
 from teamwright.storage.file_watcher import Watcher
+from teamwright.storage.files import write_atomic
 from teamwright.storage.paths import Home
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 from teamwright.team_records.shared_document import Document
-from teamwright.team_records.team_state_file import LeadLease, TeamFile, TeamStateFile
-from teamwright.testing.memory_stores import MemoryCell, MemoryDocument, MemoryRoster
+from teamwright.team_records.team_state import LeadLease, TeamFile, TeamStateFile
 from tests.contracts.database_processes import database_processes
+from tests.support.memory_stores import MemoryCell, MemoryDocument, MemoryRoster
 from tests.support.waits import WAIT_S
 
 FIRST = TeamFile.new(LeadLease("session", 0))

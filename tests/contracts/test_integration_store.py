@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from msgspec.structs import replace
 
-from teamwright.testing.memory_stores import MemoryIntegrationStore
 from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry, IntegrationStore
 from tests.contracts.database_processes import database_processes
+from tests.support.memory_stores import MemoryIntegrationStore
 
 
 @pytest.fixture(params=["files", "memory", "database"])

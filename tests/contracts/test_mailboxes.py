@@ -10,13 +10,13 @@ from teamwright.mail.inbox import Inbox
 from teamwright.mail.mailbox import FollowedMailbox
 from teamwright.mail.message_size import MAX_TEXT_BYTES
 from teamwright.protocol.errors import InboxFull, UsageError
+from teamwright.protocol.ids import iso_time
 from teamwright.protocol.mail import IdleNotification, InboxEntry
-from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
 from teamwright.team_records.file_stores import FileStores
-from teamwright.testing.memory_stores import MemoryMailbox, MemoryMailTable
 from tests.contracts.database_processes import database_processes
+from tests.support.memory_stores import MemoryMailbox, MemoryMailTable
 from tests.support.waits import WAIT_S
 
 

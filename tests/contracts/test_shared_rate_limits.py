@@ -16,9 +16,9 @@ from teamwright.database.database_stores import DatabaseStores
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.team_rows import session_lease
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.rate_limit.rate_limit_store import FileRateLimitStore, MemoryRateLimitStore
-from teamwright.models.rate_limit.rate_limiter import RateLimiter
-from teamwright.models.rate_limit.rate_state import RateState, merge_states
+from teamwright.models.rate_limit import RateLimiter
+from teamwright.models.rate_limit_store import FileRateLimitStore, MemoryRateLimitStore
+from teamwright.models.rate_state import RateState, merge_states
 from tests.contracts.database_processes import database_processes
 from tests.database.spaces import make_space
 from tests.support.waits import wait_until

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from teamwright.protocol.errors import TaskRefused
+from teamwright.protocol.ids import now_ms
 from teamwright.protocol.task import DRAFT, DRAFT_MS, Task, TaskStatus
-from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_rules import Actor, require_deletable
 from teamwright.tasks.task_store import FollowedTaskStore
-from teamwright.testing.memory_tasks import MemoryTaskStore, MemoryTaskTable
 from tests.contracts.database_processes import database_processes
+from tests.support.memory_stores import MemoryTaskStore, MemoryTaskTable
 
 ANN, BEN = Actor("ann"), Actor("ben")
 

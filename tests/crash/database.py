@@ -29,7 +29,7 @@ from teamwright.session.database_session import copy_teams, fetch_session
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import Home
-from teamwright.views.audit.consistency_check import audit
+from teamwright.views.audit.audit import audit
 from tests.crash.lives import REFUSED, RoundDirectory, fork
 from tests.crash.players import PROMPT, TEAM, Plan, Player
 from tests.crash.verdict import is_done, of_answers, of_audit, of_errors, of_roster, of_tasks, talks_of

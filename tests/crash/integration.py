@@ -19,8 +19,7 @@ import time
 from pathlib import Path
 
 from teamwright import Team
-from teamwright.protocol.integration import IntegrationState, TaskIntegration
-from teamwright.protocol.task import Task
+from teamwright.protocol.task import IntegrationState, Task, TaskIntegration
 from teamwright.storage.paths import find_home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList

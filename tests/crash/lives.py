@@ -20,19 +20,17 @@ from pathlib import Path
 
 from teamwright.protocol.errors import LockLost, TeamwrightError
 from teamwright.protocol.messages import text_block
-from teamwright.saved.saved_team_access import FileAccess
-from teamwright.saved.send_from_outside import send
+from teamwright.saved.control import send, stop_member
 from teamwright.saved.sessions import session_views
-from teamwright.saved.stop_from_outside import stop_member
-from teamwright.saved.team_address import find_address
+from teamwright.saved.team_access import FileAccess, find_address
 from teamwright.saved.teams import find_team_view
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
-from teamwright.storage.atomic_write import write_atomic
-from teamwright.storage.file_lock import FileLock
+from teamwright.storage.files import write_atomic
+from teamwright.storage.locks import FileLock
 from teamwright.storage.paths import Home
 from teamwright.team_records.views import team_views
-from teamwright.views.audit.consistency_check import audit
+from teamwright.views.audit.audit import audit
 from teamwright.views.follow_team import follow_log
 from teamwright.views.status import status_views
 from tests.crash import mutations

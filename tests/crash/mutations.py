@@ -12,10 +12,10 @@ from collections.abc import Callable
 from teamwright.agent import conversation
 from teamwright.agent.conversation import Conversation
 from teamwright.session.session import Session
-from teamwright.storage import atomic_write, file_lock, jsonl
+from teamwright.storage import files, json_lines, locks
 from teamwright.team_records.roster import Roster
-from teamwright.team_records.team_state_file import TeamFile
-from teamwright.teams.mailbox import undelivered
+from teamwright.team_records.team_state import TeamFile
+from teamwright.teams import undelivered_mail
 from teamwright.tools.files import file_change
 
 VARIABLE = "CRASH_MUTATION"
@@ -23,12 +23,12 @@ VARIABLE = "CRASH_MUTATION"
 
 def no_guard() -> None:
     """Nobody waits for the guard: everybody has it."""
-    file_lock._flock = lambda fd: True
+    locks._flock = lambda fd: True
 
 
 def no_ledger() -> None:
     """No transcript is asked what it holds."""
-    conversation.find_delivered_ids = undelivered.find_delivered_ids = lambda transcript, ids: set()
+    conversation.find_delivered_ids = undelivered_mail.find_delivered_ids = lambda transcript, ids: set()
 
 
 def no_owed_rule() -> None:
@@ -45,7 +45,7 @@ def no_owed_rule() -> None:
 
 def no_trim() -> None:
     """A line that was never finished stays at the end of a journal."""
-    jsonl._end_of_last_line = lambda fd, size: size
+    json_lines._end_of_last_line = lambda fd, size: size
 
 
 def no_rename() -> None:
@@ -58,7 +58,7 @@ def no_rename() -> None:
         os.write(draft.fd, content)
         os.unlink(draft.temporary_path)
 
-    atomic_write.PendingFile.commit = commit
+    files.PendingFile.commit = commit
 
 
 def no_key() -> None:

@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.storage.file_lock import FileLock
-from teamwright.views.audit.consistency_check import Audit, audit
+from teamwright.storage.locks import FileLock
+from teamwright.views.audit.audit import Audit, audit
 from tests.crash.lives import RoundDirectory
 from tests.crash.players import DONE, SLEEPER, TEAM, Made, Plan, Talk
 

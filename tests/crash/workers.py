@@ -29,7 +29,7 @@ from teamwright.database.administration import upgrade_schema
 from teamwright.session.database_session import copy_teams
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
-from teamwright.views.audit.consistency_check import audit
+from teamwright.views.audit.audit import audit
 from tests.crash import players
 from tests.crash.database import Copy, Machine, doubled_mail
 from tests.crash.players import PROMPT, STAFF, TEAM, Plan, Talk

@@ -12,10 +12,10 @@ import pytest
 
 from teamwright.database import connection as connection_module
 from teamwright.database.address import parse_address
+from teamwright.database.administration import find_problems, read_facts
 from teamwright.database.connection import Database
 from teamwright.database.driver import Connection
 from teamwright.database.mailbox import MailSettings
-from teamwright.database.server_checks import find_problems, read_facts
 from teamwright.protocol.errors import CannotStart, LockTimeout, StorageError
 from teamwright.protocol.mail import InboxEntry
 from teamwright.tasks.task_rules import Actor

@@ -7,15 +7,14 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from teamwright.database import copy_follower
+from teamwright.database import teams_copy
 from teamwright.database.address import parse_address
-from teamwright.database.copy_follower import follow_copy
-from teamwright.database.teams_copy import MAIL_MARKS, open_teams_copy
+from teamwright.database.teams_copy import MAIL_MARKS, follow_copy, open_teams_copy
 from teamwright.protocol.mail import InboxEntry, parse_entry
 from teamwright.protocol.messages import text_block
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
-from teamwright.storage.atomic_write import write_atomic
+from teamwright.storage.files import write_atomic
 from teamwright.testing import ScriptedModel
 from tests.database.spaces import holder, make_space
 from tests.support.postgres import PostgresServer, run_server
@@ -55,7 +54,7 @@ def crew_options(directory, space: str) -> Options:
 async def test_a_follower_reads_the_database_after_notifications_alone(
     tmp_path, space, own_server, own_home, monkeypatch
 ):
-    monkeypatch.setattr(copy_follower, "AGAIN_S", 3600.0)
+    monkeypatch.setattr(teams_copy, "AGAIN_S", 3600.0)
     async with AsyncExitStack() as opened, open_teams_copy(parse_address(space)) as copy:
         session = await opened.enter_async_context(open_session(crew_options(tmp_path, space)))
         await session.run([text_block("Begin.")])
@@ -79,7 +78,7 @@ async def test_a_follower_reads_the_database_after_notifications_alone(
 async def test_a_request_that_is_written_into_the_copy_is_sent_at_once(
     tmp_path, space, own_server, own_home, monkeypatch
 ):
-    monkeypatch.setattr(copy_follower, "AGAIN_S", 3600.0)
+    monkeypatch.setattr(teams_copy, "AGAIN_S", 3600.0)
     schema = parse_address(space).schema
     stored = f"select count(*) from {schema}.session_files where name like '%/wish.json'"
     async with open_session(crew_options(tmp_path, space)) as session, open_teams_copy(parse_address(space)) as copy:

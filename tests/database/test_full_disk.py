@@ -17,7 +17,7 @@ from teamwright.database.address import parse_address
 from teamwright.session.database_session import copy_teams
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
-from teamwright.views.audit.consistency_check import audit
+from teamwright.views.audit.audit import audit
 from tests.database.spaces import make_space
 from tests.support.postgres import PostgresServer, run_server
 from tests.support.small_disk import SmallDisk, small_disk

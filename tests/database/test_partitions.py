@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from teamwright.database.address import parse_address
 from teamwright.protocol.events import TaskChanged, TeamEvent
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.task import TaskStatus
 from teamwright.session.database_session import fetch_session

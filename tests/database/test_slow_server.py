@@ -12,7 +12,7 @@ import pytest
 from teamwright.database.address import parse_address
 from teamwright.database.session_connection import SILENT_S
 from teamwright.protocol.events import TaskChanged
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.messages import text_block
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options

@@ -22,7 +22,7 @@ from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import Home, find_home
 from teamwright.testing import ScriptedModel
-from teamwright.ui.terminal.edit_history_commands import review_team_lines
+from teamwright.ui.terminal.history_commands import review_team_lines
 from tests.database.spaces import holder
 from tests.support import preloaded
 from tests.support.waits import WAIT_S, wait_until

@@ -7,14 +7,13 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from teamwright.database.start_orders import StartOrders, misfits
 from teamwright.database.team_rows import session_lease
-from teamwright.database.workers import WorkerStatus, list_workers, register_worker, worker_lease
-from teamwright.protocol.budget import Budget
+from teamwright.database.workers import StartOrders, WorkerStatus, list_workers, misfits, register_worker, worker_lease
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.usage import Budget
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.directory_identity import directory_identity

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from teamwright import Hook, Team
+from teamwright.config.settings.merge import load_settings
 from teamwright.config.settings.settings import SettingFlags
-from teamwright.config.settings_merge import load_settings
-from teamwright.config.team_definition_reader import parse_definition
-from teamwright.config.trust_store import TrustState
+from teamwright.config.team_file import parse_definition
+from teamwright.config.trust import TrustState
 from teamwright.mcp.server_config import ConfigSource, parse_servers
 from teamwright.models.scripted.script_file import read_script
 from teamwright.storage.paths import Home

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from teamwright.agent.agent_type import LEAD_ONLY
-from teamwright.agent.tool_schema import tool_schema
+from teamwright.agent.tool import tool_schema
 from teamwright.protocol.ids import LEAD
 from teamwright.teams.team import SessionTeam
 from tests.docs.pages import ROOT

@@ -8,14 +8,13 @@ import pytest
 
 from teamwright import MemberChanged, MessageSent, Notice, TaskChanged, Team
 from teamwright.protocol.errors import LockTimeout, UnknownMember
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, iso_time
 from teamwright.protocol.mail import ShutdownRequest
-from teamwright.protocol.timestamps import iso_time
 from teamwright.team_records.views import task_views
-from teamwright.teams.mailbox.outgoing import send_protocol, send_text
-from teamwright.teams.task_owners import notify_owner
+from teamwright.teams.outgoing_mail import send_protocol, send_text
+from teamwright.teams.team_creation import notify_owner
 from teamwright.testing import ScriptedModel
-from teamwright.ui.cli.tasks import task_rows
+from teamwright.ui.cli.teams import task_rows
 from tests.interop.conftest import joined, on_roster
 from tests.session.approvals.test_queue import Asked
 from tests.teams.crew import Holding, until

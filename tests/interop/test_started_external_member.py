@@ -15,7 +15,7 @@ from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.paths import find_home
 from teamwright.teams.shutdown import delete_team
-from teamwright.teams.task_owners import notify_owner
+from teamwright.teams.team_creation import notify_owner
 from teamwright.testing import ScriptedModel
 from teamwright.views.status import status_views
 from tests.interop.conftest import on_roster

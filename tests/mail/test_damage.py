@@ -82,7 +82,7 @@ async def test_a_file_that_is_being_written_is_read_again_and_not_judged(inbox, 
         looks.append(delay)
         path.write_bytes(whole)
 
-    monkeypatch.setattr("teamwright.mail.locked_inbox.asyncio.sleep", strangers_write_ends)
+    monkeypatch.setattr("teamwright.mail.inbox_file.asyncio.sleep", strangers_write_ends)
     assert [entry.text for entry in await inbox().unread()] == ["1"]
     assert len(looks) == 1
     assert not list(path.parent.glob("*.bad.*"))

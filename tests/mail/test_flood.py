@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from teamwright.mail import inbox_layout
-from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
+from teamwright.mail import inbox_file
+from teamwright.mail.inbox_file import MAX_RUNTIME_UNREAD, MAX_UNREAD
 from teamwright.protocol.errors import InboxFull
 from teamwright.protocol.mail import InboxEntry
 from tests.support.inboxes import count_entries
@@ -17,13 +17,13 @@ MOST = MAX_UNREAD + MAX_RUNTIME_UNREAD
 def parsed(monkeypatch):
     """How many elements were looked at."""
     found = []
-    whole = inbox_layout.InboxItem.__init__
+    whole = inbox_file.InboxItem.__init__
 
     def counted(item, *args):
         found.append(1)
         whole(item, *args)
 
-    monkeypatch.setattr(inbox_layout.InboxItem, "__init__", counted)
+    monkeypatch.setattr(inbox_file.InboxItem, "__init__", counted)
     return found
 
 

@@ -12,7 +12,7 @@ from teamwright.mail.inbox import inbox_for, read_entries
 from teamwright.mail.message_size import MAX_TEXT_BYTES
 from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError, UsageError
 from teamwright.protocol.mail import IdleNotification, InboxEntry
-from teamwright.storage.file_lock import lock_for
+from teamwright.storage.locks import lock_for
 from tests.support.inboxes import count_entries
 from tests.support.waits import WAIT_S
 

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.mail import InboxEntry
-from teamwright.storage import lock_dir
+from teamwright.storage import locks
 from teamwright.storage.paths import Home
 from tests.storage.mortal import Mortal
 from tests.support.examples import examples
@@ -26,9 +26,9 @@ TEXTS = st.text(max_size=8) | st.sampled_from(["x" * 900, "y" * 3_000, "z" * 9_0
 def mortal():
     """Processes that are killed in the middle; what they leave without a record is not waited for here."""
     Mailbox.mortal = Mortal(None)
-    lock_dir._INTENT_STOOD_S, before = 0.0, lock_dir._INTENT_STOOD_S
+    locks._INTENT_STOOD_S, before = 0.0, locks._INTENT_STOOD_S
     yield
-    lock_dir._INTENT_STOOD_S = before
+    locks._INTENT_STOOD_S = before
     Mailbox.mortal.close()
 
 

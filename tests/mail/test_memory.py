@@ -4,10 +4,9 @@ import gc
 
 import pytest
 
-from teamwright.mail import inbox_layout
+from teamwright.mail import inbox_file
 from teamwright.mail.inbox import Inbox
-from teamwright.mail.inbox_layout import MAX_UNREAD, InboxItem
-from teamwright.mail.locked_inbox import LockedInbox
+from teamwright.mail.inbox_file import MAX_UNREAD, InboxItem, LockedInbox
 from teamwright.protocol.errors import InboxFull
 from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.storage.json_array import NotAnArray, encode_array
@@ -36,13 +35,13 @@ async def test_elements_of_consumed_mail_are_not_kept_in_memory(inbox):
 
 @pytest.mark.finding("T25")
 async def test_an_inbox_full_of_unread_mail_is_parsed_once_though_it_grows_and_is_flagged(inbox, place, monkeypatch):
-    parsed, loads = [], inbox_layout.json.loads
+    parsed, loads = [], inbox_file.json.loads
     entries = [InboxEntry("ada", f"message {number}", msg_id=f"id-{number}").encode() for number in range(900)]
     place[0].parent.mkdir(exist_ok=True)
     place[0].write_bytes(b"[\n" + b",\n".join(entries) + b"\n]")
     other = Inbox(*place)  # as in another process
     await other.put(InboxEntry("ada", "first"))
-    monkeypatch.setattr(inbox_layout.json, "loads", lambda raw: parsed.append(raw) or loads(raw))
+    monkeypatch.setattr(inbox_file.json, "loads", lambda raw: parsed.append(raw) or loads(raw))
     for number in range(5):
         assert len(await inbox().unread()) == 901 - number
         await inbox().mark_delivered([f"id-{200 * number}"])
@@ -68,8 +67,8 @@ async def test_a_notice_in_place_of_an_older_one_parses_that_one_alone(inbox, on
         text = notice(number, result) if number in {300, 301} else f"message {number}"
         await inbox().put(InboxEntry("bea" if number == 301 else "ada", text, msg_id=f"id-{number}"))
     await inbox().unread()
-    parsed, loads = [], inbox_layout.json.loads
-    monkeypatch.setattr(inbox_layout.json, "loads", lambda raw: parsed.append(raw) or loads(raw))
+    parsed, loads = [], inbox_file.json.loads
+    monkeypatch.setattr(inbox_file.json, "loads", lambda raw: parsed.append(raw) or loads(raw))
     await inbox().put(InboxEntry("bea", notice(many, result), msg_id="newer"))
     unread = await inbox().unread()
     assert sum(isinstance(raw, bytes) for raw in parsed) == 1

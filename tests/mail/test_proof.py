@@ -8,7 +8,7 @@ import pytest
 
 from teamwright.mail.inbox import Inbox, inbox_for, read_entries
 from teamwright.protocol.mail import InboxEntry
-from teamwright.teams.mailbox.incoming import wake_kind
+from teamwright.teams.incoming_mail import wake_kind
 
 STAMP = "2026-11-20T22:53:56.642Z"
 GOLDEN = Path(__file__).parent.parent / "golden"

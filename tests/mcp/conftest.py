@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from teamwright.mcp.listing_store import ListingStore
-from teamwright.mcp.server import McpServer
+from teamwright.mcp.server import McpServer, ServerContext, ServerTimeouts
 from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_servers
-from teamwright.mcp.server_context import ServerContext, ServerTimeouts
 from teamwright.mcp.stdio_transport import ServerEnvironment
 from teamwright.processes.process_records import ProcessRecords
 from tests.support.waits import WAIT_S

@@ -16,7 +16,7 @@ from teamwright.mcp.tool_listing import (
     server_key,
     tool_name,
 )
-from teamwright.storage.sse import SseReader
+from teamwright.processes.http import SseReader
 
 READING = ConfigSource("f.json", Path("/project"), {"A": "one", "EMPTY": "", "KEY": "sk-1"}, {"KEY"})
 JSON = st.recursive(

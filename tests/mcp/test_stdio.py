@@ -8,8 +8,7 @@ import signal
 import pytest
 
 from teamwright.mcp.json_rpc import McpRequestError, McpServerError
-from teamwright.mcp.server import MAX_FAILED_STARTS
-from teamwright.mcp.server_context import ServerTimeouts
+from teamwright.mcp.server import MAX_FAILED_STARTS, ServerTimeouts
 from teamwright.processes.process_tree import list_processes
 from tests.mcp.conftest import words
 from tests.support.waits import WAIT_S

@@ -5,11 +5,9 @@ import json
 
 import pytest
 
-from teamwright.mcp import task_calls
+from teamwright.mcp import client
 from teamwright.mcp.json_rpc import McpServerError
-from teamwright.mcp.server import McpServer
-from teamwright.mcp.server_context import ServerTimeouts
-from teamwright.mcp.server_log import MAX_BYTES, MAX_SHOWN, ServerLog
+from teamwright.mcp.server import MAX_BYTES, MAX_SHOWN, McpServer, ServerLog, ServerTimeouts
 from tests.mcp.http_server import serving
 from tests.support.waits import WAIT_S
 
@@ -97,7 +95,7 @@ async def test_a_call_that_ends_with_its_session_cancels_its_task_before_the_con
 
 
 async def test_a_server_that_does_not_answer_a_cancellation_delays_the_end_for_a_bounded_time(place, monkeypatch):
-    monkeypatch.setattr(task_calls, "CANCEL_S", 0.05)
+    monkeypatch.setattr(client, "CANCEL_S", 0.05)
     async with asyncio.timeout(WAIT_S):
         with serving(tasks="tasks/result", state="input_required", silent="tasks/cancel") as http:
             server = McpServer(place.config("web", url=http.url), place.around())
@@ -110,7 +108,7 @@ async def test_a_server_that_does_not_answer_a_cancellation_delays_the_end_for_a
 
 async def test_an_interval_that_is_no_number_is_not_used():
     for said in (float("nan"), "1", None, True, float("inf"), 10**400):
-        assert task_calls.MIN_POLL_S <= task_calls._interval_s(said) <= task_calls.MAX_POLL_S
+        assert client.MIN_POLL_S <= client._interval_s(said) <= client.MAX_POLL_S
 
 
 async def test_a_restarted_server_is_asked_again_for_changes_of_the_resources_that_were_read(place):

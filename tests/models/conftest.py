@@ -6,7 +6,7 @@ from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import ModelCard, Prefix, Request
 from teamwright.models.model_pool import format_for
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.rate_limit.rate_limiter import RateLimiter
+from teamwright.models.rate_limit import RateLimiter
 from teamwright.models.service_model import ServiceModel
 from teamwright.protocol.messages import encode, text_block
 

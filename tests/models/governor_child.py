@@ -5,8 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-from teamwright.models.rate_limit.rate_limit_store import FileRateLimitStore
-from teamwright.models.rate_limit.rate_limiter import RateLimiter
+from teamwright.models.rate_limit import RateLimiter
+from teamwright.models.rate_limit_store import FileRateLimitStore
 
 
 def rate_limiter(page):

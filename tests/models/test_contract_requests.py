@@ -174,7 +174,7 @@ def test_one_adapter_serves_one_event_loop_after_another(client):
 LAZY = """
 import asyncio, sys
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.rate_limit.rate_limiter import RateLimiter
+from teamwright.models.rate_limit import RateLimiter
 from teamwright.models.service_model import ServiceModel
 from teamwright.models.model import ModelCard, Prefix, Reply, Request
 from teamwright.models.model_pool import ModelPool

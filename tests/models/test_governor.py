@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from teamwright.models import service_model
 from teamwright.models.model import AlivePart, Failure, Reply, Retrying
-from teamwright.models.rate_limit.rate_limiter import RateLimiter, rate_limiter_for
+from teamwright.models.rate_limit import RateLimiter, rate_limiter_for
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Status
 from tests.support.examples import examples

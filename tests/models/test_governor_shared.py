@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.models import rate_limit_store
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.rate_limit import rate_limit_store
-from teamwright.models.rate_limit.rate_limit_store import PAGE, FileRateLimitStore, rate_limit_file
-from teamwright.models.rate_limit.rate_limiter import RateLimiter, rate_limiter_for
-from teamwright.models.rate_limit.rate_state import FORGET_S
+from teamwright.models.rate_limit import RateLimiter, rate_limiter_for
+from teamwright.models.rate_limit_store import PAGE, FileRateLimitStore, rate_limit_file
+from teamwright.models.rate_state import FORGET_S
 from teamwright.storage.paths import Home
 from tests.support.waits import WAIT_S
 

@@ -7,10 +7,10 @@ import pytest
 
 from teamwright.models.local_servers import find_local_servers, widen_command
 from teamwright.models.model import Failure, Reply, Request, Retrying
-from teamwright.models.model_names import resolve_model
 from teamwright.models.model_pool import ModelPool
 from teamwright.models.model_server_queries import ServerFacts
 from teamwright.models.model_settings import ModelSettings
+from teamwright.models.names import resolve_model
 from teamwright.models.prefix_builder import build_prefix
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.messages import text_block

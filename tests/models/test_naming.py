@@ -5,8 +5,8 @@ import json
 import pytest
 
 from teamwright.models.local_servers import LocalModel, LocalServer
-from teamwright.models.model_names import resolve_model
 from teamwright.models.model_settings import CustomProvider, ModelSettings
+from teamwright.models.names import resolve_model
 from teamwright.protocol.errors import CannotStart
 from tests.ui.program import Program
 

@@ -11,13 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright.models import local_servers
-from teamwright.models.catalog import aliases, catalog, known_ids, prices_date, thinking_field
 from teamwright.models.local_servers import LocalModel, LocalServer, find_local_servers
 from teamwright.models.model import Reply, Request
-from teamwright.models.model_names import resolve_model
 from teamwright.models.model_pool import ModelPool, list_models
 from teamwright.models.model_server_queries import ask_server
 from teamwright.models.model_settings import CustomProvider, ModelFacts, ModelSettings, Price
+from teamwright.models.names import aliases, catalog, known_ids, prices_date, resolve_model, thinking_field
 from teamwright.models.prefix_builder import build_prefix, request_fields
 from teamwright.models.provider_table import PROVIDERS, find_base_url
 from teamwright.protocol.errors import CannotStart, ModelFailed

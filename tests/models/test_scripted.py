@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamwright.models.model import Failure, Prefix, Reply, Request, TextPart
-from teamwright.models.scripted.script_player import parse_user_message
-from teamwright.models.scripted.scripted_model import Script
+from teamwright.models.scripted.scripted_model import Script, parse_user_message
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.messages import encode, message_text, text_block, tool_calls, tool_result_block

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.storage.sse import SseReader
+from teamwright.processes.http import SseReader
 from tests.support.examples import examples
 
 

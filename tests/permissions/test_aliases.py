@@ -3,7 +3,7 @@
 import pytest
 
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.tools.shell.alias_expansion import expand_aliases
+from teamwright.tools.shell.command_line import expand_aliases
 from tests.permissions.scratch import ScratchRepository
 
 ALIASES = {

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from teamwright.permissions.shell_line_verdict import is_proven_read_only
+from teamwright.permissions.shell_verdict import is_proven_read_only
 from teamwright.permissions.verdict import Mode, Verdict
 
 ONLY_READS = """

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.decision_context import OwnedPaths, PathOwnership, PermissionScope
 from teamwright.permissions.grant_offers import suggest_updates
-from teamwright.permissions.path_ownership import OwnedPaths, PathOwnership
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import PathPattern, parse_rules
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from teamwright.permissions.shell_line_verdict import is_proven_read_only
+from teamwright.permissions.shell_verdict import is_proven_read_only
 from teamwright.permissions.verdict import Mode, Verdict
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY

@@ -7,7 +7,7 @@ import pytest
 from teamwright.permissions.path_verdicts import HARD_LINKS
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.sandbox.policy import PolicyName
-from teamwright.tools.files import replace_file
+from teamwright.tools.files import file_change
 from tests.permissions.scratch import ScratchRepository
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
@@ -85,8 +85,8 @@ async def test_file_tools_replace_a_file_and_leave_its_other_names_as_they_are(t
     one, other = tmp_path / "one", tmp_path / "other"
     one.write_text("before")
     os.link(one, other)
-    async with replace_file.lock_file(one) as fd:
-        replace_file.write_file(one, b"after", fd)
+    async with file_change.lock_file(one) as fd:
+        file_change.write_file(one, b"after", fd)
     assert (one.read_text(), other.read_text()) == ("after", "before")
 
     def refuse(*_: object) -> None:
@@ -94,7 +94,7 @@ async def test_file_tools_replace_a_file_and_leave_its_other_names_as_they_are(t
 
     os.link(other, tmp_path / "third")
     monkeypatch.setattr(os, "replace", refuse)
-    async with replace_file.lock_file(other) as fd:
+    async with file_change.lock_file(other) as fd:
         with pytest.raises(OSError, match="hard link"):
-            replace_file.write_file(other, b"after", fd)
+            file_change.write_file(other, b"after", fd)
     assert (tmp_path / "third").read_text() == "before"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from teamwright.permissions.permission_decision import COORDINATION_TOOLS, Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, Verdict, stricter
-from teamwright.protocol.rule_list import split_rules
+from teamwright.protocol.runtime_tags import split_rules
 from tests.permissions.scratch import ScratchRepository
 from tests.support.examples import examples
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.config.trust_store import trust_state
+from teamwright.config.trust import trust_state
 from teamwright.git.git_calls import CloneFailed, clone_repository, run_git
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.permission_decision import Policy
@@ -15,8 +15,7 @@ from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.worktrees.integration import Integration
 from teamwright.worktrees.integration_store import FileIntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.setup_command import SetupCommand
-from teamwright.worktrees.worktree_creation import Owner, create_worktree
+from teamwright.worktrees.worktree_creation import Owner, SetupCommand, create_worktree
 from tests.support.repositories import ENV, commit, git, make_repository
 from tests.support.waits import WAIT_S
 

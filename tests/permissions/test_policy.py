@@ -10,7 +10,7 @@ from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rule, parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Mode, Verdict, parse_mode, stricter
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.rule_list import split_rules
+from teamwright.protocol.runtime_tags import split_rules
 from tests.permissions.scratch import ScratchRepository
 from tests.support.examples import examples
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from teamwright.permissions.path_ownership import OwnedPaths, PathOwnership
+from teamwright.permissions.decision_context import OwnedPaths, PathOwnership
 from teamwright.permissions.verdict import Mode, Verdict
 from teamwright.storage.real_paths import real_path
 

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from teamwright.permissions.partial_name_matching import NamePattern
+from teamwright.permissions.rules import NamePattern
 from teamwright.permissions.verdict import Mode, Verdict
-from teamwright.shell_lines.word_expansion import ANY_SHAPE
+from teamwright.shell_lines.expansion import ANY_SHAPE
 from tests.permissions.scratch import ScratchRepository
 from tests.support.waits import WAIT_S
 

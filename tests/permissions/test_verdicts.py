@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.permissions.verdict import Decision, Mode, Verdict
-from teamwright.session.permission_modes import describe_modes
+from teamwright.session.modes_and_grants import describe_modes
 from teamwright.views.permission_check import parse_call
 from tests.permissions import verdict_page
 from tests.permissions.scratch import ScratchRepository

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.rule_list import split_rules
+from teamwright.protocol.runtime_tags import split_rules
 from teamwright.ui.cli.reference_pages import replace_part
 from teamwright.views.permission_check import parse_call
 from tests.permissions.scratch import ScratchRepository

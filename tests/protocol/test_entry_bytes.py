@@ -5,8 +5,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from teamwright.protocol.ids import iso_time
 from teamwright.protocol.mail import InboxEntry, parse_entry
-from teamwright.protocol.timestamps import iso_time
 
 OPTIONAL = st.none() | st.text(min_size=1)
 PLAIN = st.characters(exclude_categories=["Cs"])

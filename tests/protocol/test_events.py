@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from teamwright.protocol import events
 from teamwright.protocol.event_json import from_json, to_json
-from teamwright.protocol.integration import IntegrationState
+from teamwright.protocol.task import IntegrationState
 from teamwright.protocol.usage import Usage
 
 GOLDEN = Path(__file__).parent.parent / "golden"

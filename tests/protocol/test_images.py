@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.protocol.images import MAX_IMAGE_BYTES, image_problem, image_type
+from teamwright.protocol.messages import MAX_IMAGE_BYTES, image_problem, image_type
 from tests.pictures import GIF, JPEG, KINDS, PNG, WEBP
 
 

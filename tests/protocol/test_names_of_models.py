@@ -4,8 +4,7 @@ import pytest
 
 from teamwright import Team
 from teamwright.protocol.errors import InvalidName, UnknownMember
-from teamwright.protocol.ids import LEAD, member_name
-from teamwright.protocol.unknown_names import TO_ALL, known_name, unknown_member
+from teamwright.protocol.ids import LEAD, TO_ALL, known_name, member_name, unknown_member
 from teamwright.testing import Call, ScriptedModel
 
 MEMBERS = [LEAD, "ada", "bob"]

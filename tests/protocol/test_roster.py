@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
+from teamwright.protocol.members import RosterMember, TeamConfig, parse_config
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.processes.confinement import ProcessStart
+from teamwright.processes.commands import ProcessStart
 from teamwright.sandbox import sandbox as sandbox_module
 from teamwright.sandbox.bubblewrap import probe_bubblewrap
 from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds

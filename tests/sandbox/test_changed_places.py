@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.processes.confinement import ProcessStart
-from teamwright.sandbox import landlock, mount_check, own_installation
+from teamwright.processes.commands import ProcessStart
+from teamwright.sandbox import bubblewrap, command_policy, landlock
 from teamwright.sandbox.command_policy import ConfinementRequest
-from teamwright.sandbox.mount_points import MountPoint, escape, mount_of, other_names, read_mounts
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxSettings
 from teamwright.sandbox.sandbox import Sandbox
+from teamwright.sandbox.secret_paths import MountPoint, escape, mount_of, other_names, read_mounts
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S
 
@@ -67,8 +67,8 @@ def poor_system(monkeypatch):
     """A container that forbids openat2, and has no `cat`."""
     monkeypatch.setattr(landlock, "_OPENAT2", 0xFFFF)  # no such system call
     paths = "/usr/bin:/bin:/run/current-system/sw/bin"
-    assert paths in mount_check._SCRIPT
-    monkeypatch.setattr(mount_check, "_SCRIPT", mount_check._SCRIPT.replace(paths, "/none"))
+    assert paths in bubblewrap._SCRIPT
+    monkeypatch.setattr(bubblewrap, "_SCRIPT", bubblewrap._SCRIPT.replace(paths, "/none"))
 
 
 def test_on_a_poor_system_a_link_leads_nowhere_else_too(confined, each_implementation, poor_system):
@@ -149,14 +149,14 @@ def test_the_environment_of_teamwright_in_a_project_cannot_be_changed(confined, 
     packages.mkdir(parents=True)
     (packages / "x.pth").write_text("before")
     monkeypatch.setattr(sys, "prefix", str(confined.work / ".venv"))
-    monkeypatch.setattr(own_installation, "_packages", lambda: str(packages))
+    monkeypatch.setattr(command_policy, "_packages", lambda: str(packages))
     sandbox = Sandbox(SandboxSettings(network=NetworkAccess.DENY), confined.place)
     made = sandbox.policy(ConfinementRequest(PolicyName.WORK, (confined.work,)))
     assert str(confined.work / ".venv") in made.protected
     if each_implementation == "bubblewrap":
         confined.work_in("echo after > .venv/lib/site-packages/x.pth; echo y > b.txt")
         assert (packages / "x.pth").read_text() == "before" and (confined.work / "b.txt").exists()
-    monkeypatch.setattr(own_installation, "_packages", lambda: str(confined.work / "src"))
+    monkeypatch.setattr(command_policy, "_packages", lambda: str(confined.work / "src"))
     made = sandbox.policy(ConfinementRequest(PolicyName.WORK, (confined.work,)))
     assert str(confined.work / ".venv") not in made.protected  # a source tree
 
@@ -170,7 +170,7 @@ def test_a_cache_of_uv_to_which_teamwright_is_linked_is_not_changed_and_commands
     (archive / "METADATA").write_text("x")
     packages = confined.home / "tools/site-packages"
     shutil.copytree(archive.parent, packages, copy_function=os.link)
-    monkeypatch.setattr(own_installation, "_packages", lambda: str(packages))
+    monkeypatch.setattr(command_policy, "_packages", lambda: str(packages))
     done = confined.work_in("echo evil > ~/.cache/uv/archive-v0/a1/x-1.0.dist-info/METADATA; echo $UV_CACHE_DIR")
     assert (packages / "x-1.0.dist-info/METADATA").read_text() == "x"
     assert done.stdout.splitlines()[-1] == str(confined.home / ".cache/teamwright-uv")

@@ -11,20 +11,20 @@ from msgspec.structs import replace
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.tool import ToolContext, Workplace
 from teamwright.permissions.call_grant import CallGrant
-from teamwright.processes.confinement import ProcessStart
-from teamwright.sandbox import command_limits
+from teamwright.processes.commands import ProcessStart
+from teamwright.sandbox import limits
 from teamwright.sandbox import sandbox as sandbox_module
-from teamwright.sandbox.command_limits import remove_ended_groups
 from teamwright.sandbox.command_policy import ConfinementRequest
-from teamwright.sandbox.control_groups import (
+from teamwright.sandbox.limits import (
     SESSION_GROUP,
     ControlGroups,
+    describe_limits,
     find_control_groups,
     own_directory,
     prepare_directory,
+    remove_ended_groups,
 )
 from teamwright.sandbox.policy import PolicyName, SandboxSettings
-from teamwright.sandbox.process_limits import describe_limits
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
 from teamwright.tools.shell.bash import Bash, BashInput
 from tests.sandbox.conftest import found
@@ -205,7 +205,7 @@ def test_a_process_alone_in_a_real_group_creates_groups_beside_the_one_into_whic
     asks = [
         "import subprocess, sys",
         "sys.path[:0] = sys.argv[1:]",
-        "from teamwright.sandbox.control_groups import find_control_groups",
+        "from teamwright.sandbox.limits import find_control_groups",
         "child = subprocess.Popen(['sleep', '600'])",
         "print(find_control_groups('bash'), open('/proc/self/cgroup').read())",
         "child.kill()",
@@ -263,6 +263,6 @@ async def test_the_result_of_a_command_with_too_many_processes_names_the_limit(c
 def test_commands_whose_processes_are_counted_start_however_early_they_are_checked(confined, bubblewrap, monkeypatch):
     if os.geteuid() != 0:
         pytest.skip("this test needs the superuser, for whom no rlimit holds")
-    monkeypatch.setattr(command_limits, "_CHECK_S", 0.0005)
+    monkeypatch.setattr(limits, "_CHECK_S", 0.0005)
     for _ in range(20):
         assert Started(confined, "echo began", SandboxSettings()).wait() == "began\n"

@@ -6,8 +6,8 @@ from teamwright import Team
 from teamwright.permissions.excluded_paths import ExcludedPaths
 from teamwright.protocol.events import Notice
 from teamwright.testing import Call, ScriptedModel
-from teamwright.tools.shell import denied_files
-from teamwright.tools.shell.denied_files import denied_paths
+from teamwright.tools.shell import command_confinement
+from teamwright.tools.shell.command_confinement import denied_paths
 
 PEM = ExcludedPaths((("**", "*.pem"), ("**", "private")))
 
@@ -29,7 +29,7 @@ def test_a_pattern_names_files_at_any_depth_and_a_directory_without_its_contents
 
 
 def test_in_a_directory_that_is_too_large_the_nearest_files_are_found_and_a_warning_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(denied_files, "MAX_ENTRIES", 20)
+    monkeypatch.setattr(command_confinement, "MAX_ENTRIES", 20)
     write_keys(tmp_path, 3)
     for number in range(30):
         (tmp_path / f"{number}.txt").touch()
@@ -40,7 +40,7 @@ def test_in_a_directory_that_is_too_large_the_nearest_files_are_found_and_a_warn
 
 @pytest.mark.usefixtures("each_implementation")
 async def test_a_person_sees_once_in_a_session_that_deeper_files_are_not_hidden(tmp_path, monkeypatch):
-    monkeypatch.setattr(denied_files, "MAX_ENTRIES", 20)
+    monkeypatch.setattr(command_confinement, "MAX_ENTRIES", 20)
     work = tmp_path / "work"
     write_keys(work, 2)
     for number in range(30):

@@ -11,7 +11,7 @@ from teamwright import RequestOpened, Team
 from teamwright.sandbox.sandbox import find_implementation
 from teamwright.session.control.person_actions import allow_directory
 from teamwright.testing import Call, ScriptedModel
-from teamwright.ui.terminal.request_reply import parse_reply
+from teamwright.ui.terminal.request_dialog import parse_reply
 from tests.sandbox.conftest import use
 from tests.sandbox.grant_world import KINDS, OF_LEAD, WAYS, World, make_way, run
 from tests.support.repositories import git

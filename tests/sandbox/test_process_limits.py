@@ -7,8 +7,8 @@ import pytest
 
 from teamwright.sandbox import sandbox as sandbox_module
 from teamwright.sandbox.landlock import probe_landlock
+from teamwright.sandbox.limits import OOM_SCORE, with_limits
 from teamwright.sandbox.policy import PolicyName, SandboxPolicy, SandboxSettings, usual_memory_mb
-from teamwright.sandbox.process_limits import OOM_SCORE, with_limits
 from teamwright.sandbox.sandbox import Implementation
 from tests.support.programs import needs
 

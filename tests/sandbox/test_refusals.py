@@ -15,9 +15,9 @@ from teamwright.protocol.events import RequestOpened
 from teamwright.sandbox.policy import PolicyName, SandboxPolicy
 from teamwright.sandbox.violations import find_refusal
 from teamwright.testing import Call, ScriptedModel
-from teamwright.ui.terminal.event_formatter import EventFormatter
+from teamwright.ui.terminal.events import EventFormatter
+from teamwright.ui.terminal.request_dialog import parse_reply
 from teamwright.ui.terminal.request_lines import prompt_lines
-from teamwright.ui.terminal.request_reply import parse_reply
 from tests.support.outside import writable_outside
 from tests.support.programs import needs
 

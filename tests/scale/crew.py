@@ -19,7 +19,7 @@ from typing import Any
 
 from teamwright import Budget, Team
 from teamwright.models.model import ModelCard, Part, Reply, Request, TextPart
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.usage import Usage
 from teamwright.session.session import Session

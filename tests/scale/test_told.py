@@ -8,15 +8,15 @@ from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
-from teamwright.teams.mailbox import incoming
-from teamwright.teams.mailbox.incoming import IncomingMail
+from teamwright.teams import incoming_mail
+from teamwright.teams.incoming_mail import IncomingMail
 
 MOST = 8
 
 
 @pytest.fixture
 async def desk(tmp_path, monkeypatch):
-    monkeypatch.setattr(incoming, "MAX_REMEMBERED", MOST)
+    monkeypatch.setattr(incoming_mail, "MAX_REMEMBERED", MOST)
     inbox = inbox_for(tmp_path / "ada.json", tmp_path / "guard", tmp_path / "archive.jsonl")
     conversation = Conversation.start(tmp_path / "ada.jsonl", Prefix.build({"model": "m"}), {"member": "ada"})
     return IncomingMail("ada", inbox, conversation, lambda event: None)

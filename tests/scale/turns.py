@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from teamwright.agent.compaction.compact import compact_now
+from teamwright.agent.compaction import compact_now
 from teamwright.models.model import Request
 from tests.scale.crew import Plays, a_team, heap, main, read_lead_mail, rest
 

@@ -9,27 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.prompt_prefix import store_prefix
+from teamwright.agent.prompt import store_prefix
 from teamwright.mail.inbox import Inbox, inbox_for
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.events import MessageSent, TaskChanged, TaskInfo
-from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.ids import LEAD, iso_time, message_id, now_ms
 from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.members import RosterMember
 from teamwright.protocol.messages import text_block, tool_result_block
-from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS
-from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.protocol.usage import Usage
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.file_lease import lease_path
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 from teamwright.team_records.team_catalogue import NewTeam, Teams
-from teamwright.team_records.team_state_file import LeadLease
-from teamwright.views.audit.consistency_check import Audit, audit
+from teamwright.team_records.team_state import LeadLease
+from teamwright.views.audit.audit import Audit, audit
 
 SESSION = "7f3a0000-0000-4000-8000-0000000000a1"
 PREFIX = Prefix.build({"model": "m", "system": []})

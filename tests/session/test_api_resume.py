@@ -10,7 +10,7 @@ from teamwright.api.options import to_session_options
 from teamwright.api.run import run_once
 from teamwright.saved.sessions import session_views
 from teamwright.storage.paths import find_home
-from teamwright.team_records.team_state_file import read_team_file
+from teamwright.team_records.team_state import read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import a_team, told, until

@@ -13,21 +13,19 @@ import pytest
 from teamwright.agent.conversation import Conversation
 from teamwright.processes.process_tree import MARK_VARIABLE
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.ids import LEAD, message_id, now_ms
 from teamwright.protocol.mail import IdleNotification, InboxEntry, ShutdownApproved, ShutdownRequest
-from teamwright.protocol.timestamps import now_ms
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.doorbell import Doorbell
 from teamwright.storage.file_lease import Lease
-from teamwright.storage.file_lock import FileLock
+from teamwright.storage.locks import FileLock
 from teamwright.storage.paths import find_home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.team_records.archive import archive_team
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 from teamwright.testing import ScriptedModel
-from teamwright.views.audit.consistency_check import audit
+from teamwright.views.audit.audit import audit
 from tests.session.audited import Audited
 from tests.support import preloaded
 from tests.support.waits import WAIT_S

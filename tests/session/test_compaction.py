@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from teamwright import Budget, Compacted, ModelCard, Team, UnknownMember
-from teamwright.agent.compaction.summary_texts import DIRECTIVE
+from teamwright.agent.summary_texts import DIRECTIVE
 from teamwright.team_records.views import resolve_home
 from teamwright.testing import LoopbackModel, ScriptedModel
 from teamwright.testing.model_server_replies import Answer, Status
-from teamwright.views.audit.consistency_check import audit
+from teamwright.views.audit.audit import audit
 from tests.session.test_modes import HOLD, Asked, Stop, goes_on, until
 from tests.support.waits import WAIT_S
 

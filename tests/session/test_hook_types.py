@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
+from teamwright.config.settings.merge import load_settings
 from teamwright.config.settings.settings import SettingFlags
-from teamwright.config.settings_merge import load_settings
-from teamwright.config.trust_store import trust_state
+from teamwright.config.trust import trust_state
 from teamwright.hooks.hook_actions import HttpLimits, parse_action, question_answer
 from teamwright.hooks.hook_index import HookIndex, parse_hooks
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner

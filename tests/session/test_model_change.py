@@ -12,7 +12,7 @@ from teamwright import Budget, CannotStart, ModelCard, ModelChanged, Reply, Team
 from teamwright.agent.transcript import read_history
 from teamwright.team_records.views import resolve_home
 from teamwright.testing import LoopbackModel
-from teamwright.views.audit.consistency_check import audit
+from teamwright.views.audit.audit import audit
 from teamwright.views.status import status_views
 from tests.session.test_modes import HOLD, Asked, Stop
 from tests.support.waits import WAIT_S

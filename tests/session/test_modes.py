@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from teamwright import Member, ModeChanged, Team, TeamRefused, UnknownMember, UsageError
-from teamwright.agent.mode_reminders import REMINDERS, ReminderRole
+from teamwright.agent.plan_mode import REMINDERS, ReminderRole
 from teamwright.permissions.verdict import Mode
-from teamwright.session.permission_modes import FILE, SavedMode, load_mode, save_mode
+from teamwright.session.modes_and_grants import FILE, SavedMode, load_mode, save_mode
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 

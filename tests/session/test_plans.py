@@ -7,9 +7,8 @@ import pytest
 
 from teamwright import Team, TeamwrightError
 from teamwright.approvals import answer_request, open_requests
-from teamwright.protocol.events import ModeChanged, Notice, RequestOpened
+from teamwright.protocol.events import ModeChanged, Notice, RequestAnswer, RequestOpened
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S

@@ -9,10 +9,9 @@ import pytest
 from teamwright.agent.agent_type import LEAD_ONLY, find_agent_type, load_prompt
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.plan_mode import PlanMode
+from teamwright.agent.prompt import PromptEnvironment, SessionPart, lead_prompt, subagent_prompt, teammate_prompt
 from teamwright.agent.spawn_limits import SpawnLimits
-from teamwright.agent.system_prompt import PromptEnvironment, SessionPart, lead_prompt, subagent_prompt, teammate_prompt
-from teamwright.agent.tool import AnyTool
-from teamwright.agent.tool_schema import tool_schema
+from teamwright.agent.tool import AnyTool, tool_schema
 from teamwright.config.mcp_settings import McpSettings
 from teamwright.config.settings.settings import WebSearchSettings
 from teamwright.hooks.hook_runner import no_hook_runner

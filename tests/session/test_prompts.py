@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS
-from teamwright.session.prompt_input import LONGEST_FILE, read_prompt
+from teamwright.session.options import LONGEST_FILE, read_prompt
 from tests.pictures import PNG
 from tests.support.examples import examples
 

@@ -7,12 +7,10 @@ import pytest
 
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MessageDelivered
-from teamwright.protocol.member_states import MemberState
-from teamwright.requests.stop_request import LeadProcess, StopRequest, open_stops
-from teamwright.saved.saved_team_access import FileAccess
-from teamwright.saved.send_from_outside import send
-from teamwright.saved.stop_from_outside import stop_member, stop_team
-from teamwright.saved.team_address import find_address
+from teamwright.protocol.members import MemberState
+from teamwright.requests.request_store import LeadProcess, StopRequest, open_stops
+from teamwright.saved.control import send, stop_member, stop_team
+from teamwright.saved.team_access import FileAccess, find_address
 from teamwright.storage.doorbell import ring
 from teamwright.storage.file_watcher import Watcher
 from teamwright.testing import ScriptedModel

@@ -18,15 +18,14 @@ from teamwright.saved import retention
 from teamwright.saved.retention import MOST
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
-from teamwright.storage.event_log_reader import read_events
+from teamwright.storage.event_log import read_events
 from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home, find_home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.shared_list import create_shared_list
 from teamwright.tasks.task_list import TaskList
-from teamwright.team_records.incarnation import Incarnation
 from teamwright.team_records.team_catalogue import NewTeam, Teams
-from teamwright.team_records.team_state_file import LeadLease, TeamStateFile
+from teamwright.team_records.team_state import Incarnation, LeadLease, TeamStateFile
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.main import main
 

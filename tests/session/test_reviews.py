@@ -12,12 +12,12 @@ import pytest
 from teamwright import Budget, Task, Team
 from teamwright.mail.inbox import read_entries
 from teamwright.protocol.events import MemberChanged, RequestOpened, TaskChanged, TeamEvent
-from teamwright.storage.event_log_reader import read_recent
+from teamwright.storage.event_log import read_recent
 from teamwright.storage.paths import find_home
+from teamwright.tasks.completion_conditions import ReviewAnswer, task_notes
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.tasks.task_review import ReviewAnswer, task_notes
-from teamwright.ui.terminal.member_rows import task_rows
+from teamwright.ui.terminal.panel import task_rows
 from teamwright.views.live_status import TaskBoard
 from tests.crash.integration import live
 from tests.support.repositories import git, make_repository

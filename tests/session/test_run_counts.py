@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamwright.protocol.events import MessageDelivered, MessageSent
-from teamwright.session.run_counts import RunCounts
+from teamwright.session.session import RunCounts
 
 
 def sent(number: int, wire: str = "", summary: str = "hello") -> MessageSent:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from teamwright.config.model_settings_parser import model_settings
-from teamwright.config.settings.setting_keys import KEYS, RENAMED_KEYS
+from teamwright.config.settings.files import SettingsOrigin, read_layer
+from teamwright.config.settings.keys import KEYS, RENAMED_KEYS
 from teamwright.config.settings.settings import SettingFlags
-from teamwright.config.settings.settings_files import SettingsOrigin, read_layer
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.errors import CannotStart, UsageError
 

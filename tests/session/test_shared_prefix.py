@@ -8,8 +8,8 @@ import pytest
 
 from teamwright.agent.agent_type import LEAD_ONLY
 from teamwright.api.team import Team
-from teamwright.models.answer_assembly import AnswerAssembly
 from teamwright.models.model import ModelCard, price_usage
+from teamwright.models.stream import AnswerAssembly
 from teamwright.testing.model_server import LoopbackModel
 from tests.support.waits import WAIT_S
 

@@ -15,19 +15,17 @@ from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import AlivePart
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice, Progress, RequestOpened, SessionOpened, TeamChanged
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, now_ms
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.timestamps import now_ms
+from teamwright.protocol.members import RosterMember
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 from teamwright.team_records.team_catalogue import NewTeam, Teams
-from teamwright.team_records.team_state_file import LeadLease
+from teamwright.team_records.team_state import LeadLease
 from teamwright.team_records.team_status import TeamStatus
 from teamwright.team_records.views import resolve_home
 from teamwright.testing import ScriptedModel
@@ -326,7 +324,7 @@ def test_reading_the_state_of_a_long_log_reads_its_end_alone(home, tmp_path):
     for n in range(3_000):
         log.emit(Notice(member="system", text=f"{n}"))
     log.flush()
-    from teamwright.storage.event_log_reader import read_recent
+    from teamwright.storage.event_log import read_recent
 
     recent = read_recent(path)
     assert recent.snapshot is not None and recent.snapshot.number == 3_000 and recent.events == []

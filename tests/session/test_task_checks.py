@@ -14,10 +14,10 @@ from teamwright import Notice, Progress, TaskChanged, Team
 from teamwright.processes.process_tree import process_start
 from teamwright.protocol.errors import TaskRefused
 from teamwright.saved.teams import find_tasks
-from teamwright.session.wiring import task_checks
+from teamwright.session.wiring import team_factory
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
-from teamwright.ui.cli.tasks import task_rows
+from teamwright.ui.cli.teams import task_rows
 from tests.support.waits import WAIT_S
 from tests.teams.crew import newest, told, until
 from tests.teams.watched import Told, a_stranger
@@ -125,11 +125,11 @@ async def test_a_long_output_is_cut_to_its_end(tmp_path):
         with pytest.raises(TaskRefused) as refused:
             await team.tasks.update("1", status="completed")
     text = refused.value.for_model()
-    assert text.endswith("the last word") and len(text) < task_checks.OUTPUT_CHARS + 600
+    assert text.endswith("the last word") and len(text) < team_factory.OUTPUT_CHARS + 600
 
 
 async def test_a_check_that_lasts_is_seen(tmp_path, monkeypatch):
-    monkeypatch.setattr(task_checks, "NOTIFY_AFTER_S", 0.0)
+    monkeypatch.setattr(team_factory, "NOTIFY_AFTER_S", 0.0)
     os.mkfifo(tmp_path / "gate")
     async with crew(tmp_path) as team:
         heard = Told(team)

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright import Team
-from teamwright.agent.job_journal import Job, JobJournal
+from teamwright.agent.background_jobs import Job, JobJournal
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.paths import Home, find_home
-from teamwright.team_records.team_state_file import TeamStateFile, read_team_file
+from teamwright.team_records.team_state import TeamStateFile, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.storage.test_leftovers import PROGRAM, lives
 from tests.teams.crew import Holding, a_team, told, until

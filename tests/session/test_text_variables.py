@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
-from teamwright.skills.command_template import CommandArguments, fill_text
+from teamwright.skills.skill_definition import CommandArguments, fill_text
 from teamwright.testing import Call, ScriptedModel
 
 pytestmark = pytest.mark.finding("C2")

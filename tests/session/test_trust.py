@@ -11,7 +11,7 @@ import pytest
 
 from teamwright import Team
 from teamwright.config.settings.settings import SettingFlags
-from teamwright.config.trust_store import TrustStore
+from teamwright.config.trust import TrustStore
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.errors import CannotStart, StorageError
 from teamwright.testing import Call, ScriptedModel

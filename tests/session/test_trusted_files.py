@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.config.agent_types.definition_sources import definition_sources
+from teamwright.config.agent_types import definition_sources
 from teamwright.config.plugins import plugin_at
 from teamwright.config.project_runs import git_doubt, hook_digest, hook_files
 from teamwright.config.settings.settings import SettingFlags

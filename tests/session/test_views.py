@@ -16,8 +16,8 @@ from teamwright.protocol.errors import StorageError, TeamwrightError, UnknownMem
 from teamwright.protocol.events import MemberChanged, MessageSent, ToolCalled
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import IdleNotification, InboxEntry, TaskCompleted
+from teamwright.protocol.members import RosterMember
 from teamwright.protocol.messages import text_block, tool_result_block
-from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.usage import Usage
 from teamwright.saved.saved_members import find_inbox
 from teamwright.saved.sessions import find_session, latest_session, session_views
@@ -27,10 +27,9 @@ from teamwright.storage.file_lease import Lease, lease_holder, lease_path
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 from teamwright.team_records.team_catalogue import NewTeam, Teams
-from teamwright.team_records.team_state_file import LeadLease
+from teamwright.team_records.team_state import LeadLease
 from teamwright.team_records.views import (
     archived_teams,
     mail_views,

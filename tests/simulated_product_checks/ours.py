@@ -8,8 +8,8 @@ from pathlib import Path
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.errors import LockLost, StorageError, TaskRefused
 from teamwright.protocol.mail import InboxEntry
-from teamwright.storage.atomic_write import write_atomic
-from teamwright.storage.file_lock import FileLock
+from teamwright.storage.files import write_atomic
+from teamwright.storage.locks import FileLock
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList

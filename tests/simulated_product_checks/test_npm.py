@@ -13,8 +13,8 @@ import pytest
 
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.errors import LockLost, LockTimeout
-from teamwright.storage import lock_dir
-from teamwright.storage.file_lock import FileLock
+from teamwright.storage import locks
+from teamwright.storage.locks import FileLock
 from tests.support.waits import WAIT_S
 
 STALE_MS = 2000
@@ -116,7 +116,7 @@ def test_with_either_side_killed_at_any_moment_the_other_goes_on_and_never_two_a
         lines(mine, dice.randint(1, 12))
         if life % 2:
             end(mine)
-            mark = lock_dir.directory_mark(str(lock_directory(target)))
+            mark = locks.directory_mark(str(lock_directory(target)))
             if mark == recorded(guard):
                 let_time_pass(target, STALE_MS / 1000 + 1)
             assert "" not in lines(theirs, 4)
@@ -124,7 +124,7 @@ def test_with_either_side_killed_at_any_moment_the_other_goes_on_and_never_two_a
         else:
             end(theirs)
             end(mine)
-        if lock_dir.directory_mark(str(lock_directory(target))) != recorded(guard):
+        if locks.directory_mark(str(lock_directory(target))) != recorded(guard):
             let_time_pass(target, 11)
         survivor = ours("count", target, guard, log, 4, 1.5)
         assert lines(survivor, 4) == ["0", "1", "2", "3"]
@@ -152,12 +152,12 @@ async def test_a_lock_that_npm_keeps_fresh_is_never_stale_however_long_it_is_hel
     first = lock_directory(target).stat().st_mtime
     assert lines(holder, 1) == ["fresh"]
     assert lock_directory(target).stat().st_mtime > first + 0.5
-    later = first + lock_dir.STALE_S + 0.5
-    monkeypatch.setattr(lock_dir, "time", SimpleNamespace(time=lambda: later, time_ns=lambda: int(later * 1e9)))
+    later = first + locks.STALE_S + 0.5
+    monkeypatch.setattr(locks, "time", SimpleNamespace(time=lambda: later, time_ns=lambda: int(later * 1e9)))
     with pytest.raises(LockTimeout):
         async with FileLock(target, guard, wait_s=0.05).hold():
             pytest.fail("two are inside")
-    later = lock_directory(target).stat().st_mtime + lock_dir.STALE_S + 0.5
+    later = lock_directory(target).stat().st_mtime + locks.STALE_S + 0.5
     async with FileLock(target, guard, wait_s=0.05).hold() as held:
         assert held.recovered
 
@@ -231,7 +231,7 @@ async def test_with_senders_of_both_sides_killed_at_any_moment_nothing_that_was_
         first, second = (mine, theirs) if life % 2 else (theirs, mine)
         for process in (first, second):
             said[f"npm{life}" if process is theirs else f"ours{life}"] += end(process)
-        if lock_dir.directory_mark(str(lock_directory(path))) != recorded(guard):
+        if locks.directory_mark(str(lock_directory(path))) != recorded(guard):
             let_time_pass(path, 11)
         inbox = Inbox(path, guard, tmp_path / "archive.jsonl")
         entries = await inbox.unread()

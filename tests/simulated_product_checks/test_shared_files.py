@@ -9,14 +9,13 @@ import pytest
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.errors import LockTimeout, StorageError
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.protocol.members import RosterMember, TeamConfig
 from teamwright.protocol.task import TaskStatus
-from teamwright.storage.file_lock import lock_for
+from teamwright.storage.locks import lock_for
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 from tests.support.waits import WAIT_S
 
 

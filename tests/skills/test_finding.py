@@ -5,8 +5,16 @@ import os
 import pytest
 
 from teamwright.protocol.errors import UsageError
-from teamwright.skills.skill_catalog import MAX_LISTED, MAX_LISTED_BYTES, SkillCatalog, list_for_model
-from teamwright.skills.skill_search import MAX_FILE_BYTES, MAX_SKILLS, SkillDirectory, find_skills
+from teamwright.skills.skill_catalog import (
+    MAX_FILE_BYTES,
+    MAX_LISTED,
+    MAX_LISTED_BYTES,
+    MAX_SKILLS,
+    SkillCatalog,
+    SkillDirectory,
+    find_skills,
+    list_for_model,
+)
 
 
 def put(path, text="---\nname: {name}\ndescription: For {name}.\n---\nDo it.\n", name=None):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.protocol.rule_list import split_rules
+from teamwright.protocol.runtime_tags import split_rules
 from teamwright.skills.front_matter import MAX_DEPTH, parse
 from teamwright.skills.skill_definition import SkillDefinition, SkillSource, parse_definition
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.skills.command_template import (
+from teamwright.skills.skill_definition import (
     CommandArguments,
     UnsafeArgument,
     fill_pieces,

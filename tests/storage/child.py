@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 from teamwright.protocol.errors import StorageError
-from teamwright.storage import lock_dir
-from teamwright.storage.atomic_write import write_atomic, write_new
+from teamwright.storage import locks
 from teamwright.storage.doorbell import Doorbell
 from teamwright.storage.file_lease import Lease
-from teamwright.storage.file_lock import FileLock
-from teamwright.storage.jsonl import Journal
+from teamwright.storage.files import write_atomic, write_new
+from teamwright.storage.json_lines import Journal
+from teamwright.storage.locks import FileLock
 
 
 def say(text):
@@ -65,7 +65,7 @@ def die_before_the_record(target, guard):
     def killed(*_, **__):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    lock_dir.os = type("Os", (), {**vars(os), "utime": staticmethod(killed)})
+    locks.os = type("Os", (), {**vars(os), "utime": staticmethod(killed)})
 
     async def work():
         async with FileLock(Path(target), Path(guard)).hold():

@@ -18,16 +18,15 @@ from pathlib import Path
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.members import RosterMember
 from teamwright.requests.request_store import RequestStore
-from teamwright.storage import lock_dir
-from teamwright.storage.file_lock import FileLock
-from teamwright.storage.jsonl import Journal
+from teamwright.storage import locks
+from teamwright.storage.json_lines import Journal
+from teamwright.storage.locks import FileLock
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 
 CHANGING = ("mkdir", "utime", "rename", "replace", "link", "unlink", "rmdir", "pwrite", "write", "ftruncate")
 PAGE = 4096
@@ -160,7 +159,7 @@ def life(request, report):
     """What the forked child does; tells by `report` and never returns."""
     global REPORT
     REPORT = report
-    lock_dir._INTENT_STOOD_S = request.get("stood_s", 0.0)
+    locks._INTENT_STOOD_S = request.get("stood_s", 0.0)
     home = Home.at(Path(request["root"]))
     with asyncio.Runner() as runner:
         runner.get_loop()

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from teamwright.protocol.errors import StorageError
-from teamwright.storage.atomic_write import (
+from teamwright.storage.files import (
     PENDING_MAX_AGE_S,
     PendingFile,
     remove_old_pending_files,

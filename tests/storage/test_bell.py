@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from teamwright.protocol.errors import StorageError
-from teamwright.storage import socket_address as module
+from teamwright.storage import doorbell as module
 from teamwright.storage.doorbell import Doorbell, listen, remove_unused_in, ring
 from tests.support.waits import WAIT_S
 

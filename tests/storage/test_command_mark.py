@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.processes.agent_command_detection import find_agent_command, limit_mark, with_mark
-from teamwright.processes.process_group import ProcessCommand, run_command
-from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.commands import ProcessCommand, ProcessOutput, run_command
 from teamwright.processes.process_tree import boot_id, process_start
 from tests.support.programs import require
 from tests.support.waits import WAIT_S

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from teamwright.agent.tool_call_numbers import Counter
+from teamwright.agent.toolbox import Counter
 from tests.support.waits import WAIT_S
 
 CHILD = """
 import sys
 from pathlib import Path
-from teamwright.agent.tool_call_numbers import Counter
+from teamwright.agent.toolbox import Counter
 counter = Counter(Path(sys.argv[1]))
 for _ in range(int(sys.argv[2])):
     print(counter.next())

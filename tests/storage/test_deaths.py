@@ -9,11 +9,11 @@ import shutil
 
 import pytest
 
-from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.protocol.members import RosterMember, TeamConfig
 from teamwright.protocol.task import parse_task
 from teamwright.storage.paths import Home
-from teamwright.tasks.task_graph import find_path
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.tasks.task_rules import find_path
+from teamwright.team_records.roster import RosterFile
 from tests.storage.mortal import PAGE, Mortal
 
 MOST_STEPS = 200

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.storage.jsonl import Journal, read_backward, read_lines
+from teamwright.storage.json_lines import Journal, read_backward, read_lines
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
 
@@ -118,7 +118,7 @@ MANY = """
 import resource, sys
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-from teamwright.storage.jsonl import Journal
+from teamwright.storage.json_lines import Journal
 journals = [Journal.open(Path(sys.argv[1]) / f"{number}.jsonl") for number in range(200)]
 for turn in range(2):
     for number, journal in enumerate(journals):

@@ -13,10 +13,14 @@ from pathlib import Path
 import pytest
 
 from teamwright.processes import process_tree
-from teamwright.processes.orphans import end_orphans, find_orphans
-from teamwright.processes.process_group import Process, ProcessCommand, run_command, wait_or_terminate
-from teamwright.processes.process_output import ProcessOutput
-from teamwright.processes.process_records import RECORDS_DIRECTORY, ProcessPurpose, ProcessRecords
+from teamwright.processes.commands import Process, ProcessCommand, ProcessOutput, run_command, wait_or_terminate
+from teamwright.processes.process_records import (
+    RECORDS_DIRECTORY,
+    ProcessPurpose,
+    ProcessRecords,
+    end_orphans,
+    find_orphans,
+)
 from teamwright.processes.process_tree import boot_id, list_processes, new_mark, process_start, program_mark
 from tests.support.programs import reason
 from tests.support.waits import WAIT_S
@@ -28,8 +32,8 @@ GONE = 2**22 + 1
 PROGRAM = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from teamwright.processes.process_output import ProcessOutput
-from teamwright.processes.process_group import Process, ProcessCommand
+from teamwright.processes.commands import ProcessOutput
+from teamwright.processes.commands import Process, ProcessCommand
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecord, ProcessRecords
 
 if sys.argv[3] == "between":
@@ -194,7 +198,7 @@ def test_what_a_living_program_runs_is_none_of_ours(tmp_path, program, up):
 @needs_marks
 def test_whoever_runs_below_a_leftover_does_not_saw_at_its_own_branch(tmp_path, program, up):
     ask = (
-        "import sys; from pathlib import Path; from teamwright.processes.orphans import end_orphans\n"
+        "import sys; from pathlib import Path; from teamwright.processes.process_records import end_orphans\n"
         "open('go').read()\n"
         "found = end_orphans(Path('session'), 0)\n"
         "held = [one.contains_this_process and one.is_alive for one in found]\n"
@@ -333,10 +337,10 @@ def test_a_directory_that_cannot_be_written_costs_the_record_and_nothing_else(tm
     write_record(tmp_path, stranger.pid, "1")
     script = (
         "import asyncio, os, sys; from pathlib import Path\n"
-        "from teamwright.processes.process_output import ProcessOutput\n"
-        "from teamwright.processes.process_group import ProcessCommand, run_command\n"
+        "from teamwright.processes.commands import ProcessOutput\n"
+        "from teamwright.processes.commands import ProcessCommand, run_command\n"
         "from teamwright.processes.process_records import ProcessRecords\n"
-        "from teamwright.processes.orphans import end_orphans, find_orphans\n"
+        "from teamwright.processes.process_records import end_orphans, find_orphans\n"
         "session = os.open(sys.argv[1], os.O_RDONLY)\n"
         "os.fchdir(session); os.setuid(65534)\n"
         "kept = ProcessRecords(Path('.'))\n"

@@ -8,9 +8,8 @@ import sys
 
 import pytest
 
+from teamwright.processes.commands import Process, ProcessCommand, ProcessOutput
 from teamwright.processes.pid_watch import WatchedProcess, kill_all
-from teamwright.processes.process_group import Process, ProcessCommand
-from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_tree import MARK_VARIABLE, is_marked
 from tests.support.waits import WAIT_S
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from teamwright.protocol.errors import LockLost, LockTimeout
-from teamwright.storage import file_lock, lock_dir
-from teamwright.storage.file_lock import FileLock, lock_for, remove_dead_locks, remove_unused_guard
+from teamwright.storage import locks
+from teamwright.storage.locks import FileLock, lock_for, remove_dead_locks, remove_unused_guard
 from tests.support.waits import WAIT_S
 
 
@@ -194,7 +194,7 @@ async def test_a_hold_whose_directory_is_gone_commits_nothing(target, guard):
 
 async def test_a_hold_that_is_too_old_commits_nothing(target, guard, monkeypatch):
     async with FileLock(target, guard).hold() as held:
-        monkeypatch.setattr(file_lock, "MAX_HOLD_S", 0.0)
+        monkeypatch.setattr(locks, "MAX_HOLD_S", 0.0)
         with pytest.raises(LockLost):
             held.check()
 
@@ -256,7 +256,7 @@ async def test_a_stranger_that_removes_our_new_directory_for_a_stale_one_costs_a
             os.rmdir(path)
         utime(path, **moment)
 
-    monkeypatch.setattr(lock_dir.os, "utime", removed_first)
+    monkeypatch.setattr(locks.os, "utime", removed_first)
     async with FileLock(target, guard, wait_s=2).hold() as held:
         held.check()
     assert len(times) == 2
@@ -275,7 +275,7 @@ async def test_a_clock_that_was_set_back_does_not_make_a_dead_owner_live(target,
     assert directory(target).is_dir()
     an_hour_ago = time.time() - 3600
     monkeypatch.setattr(
-        lock_dir, "time", SimpleNamespace(time=lambda: an_hour_ago, time_ns=lambda: int(an_hour_ago * 1e9))
+        locks, "time", SimpleNamespace(time=lambda: an_hour_ago, time_ns=lambda: int(an_hour_ago * 1e9))
     )
     async with FileLock(target, guard, wait_s=0.5).hold() as held:
         assert held.recovered

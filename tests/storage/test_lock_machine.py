@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from teamwright.protocol.errors import LockLost, LockTimeout
-from teamwright.storage import lock_dir
-from teamwright.storage.file_lock import FileLock
+from teamwright.storage import locks
+from teamwright.storage.locks import FileLock
 from teamwright.storage.paths import Home
 from tests.storage.mortal import Mortal
 from tests.support.examples import examples
@@ -28,10 +28,10 @@ STEPS = (-3_600, -30, 0, 30, 3_600)
 def mortal():
     """Processes that are killed in the middle; what they leave without a record is not waited for here."""
     Locks.mortal = Mortal(None)
-    before = lock_dir._INTENT_STOOD_S, lock_dir.time
-    lock_dir._INTENT_STOOD_S = 0.0
+    before = locks._INTENT_STOOD_S, locks.time
+    locks._INTENT_STOOD_S = 0.0
     yield
-    lock_dir._INTENT_STOOD_S, lock_dir.time = before
+    locks._INTENT_STOOD_S, locks.time = before
     Locks.mortal.close()
 
 
@@ -60,7 +60,7 @@ class Locks(RuleBasedStateMachine):
     @rule(step=st.sampled_from(STEPS))
     def clock_is_set(self, step):
         self.ahead = step
-        lock_dir.time = SimpleNamespace(time=self.now, time_ns=lambda: int(self.now() * 1e9))
+        locks.time = SimpleNamespace(time=self.now, time_ns=lambda: int(self.now() * 1e9))
 
     @precondition(lambda self: self.stands is None)
     @rule(age=st.sampled_from(AGES), full=st.booleans())
@@ -101,11 +101,11 @@ class Locks(RuleBasedStateMachine):
     @rule(lost=st.sampled_from(["kept", "removed", "taken"]))
     def one_of_ours_comes(self, lost):
         """It gets in, and out again, exactly when nobody live is inside; what it cannot have it leaves as it is."""
-        before = lock_dir.directory_mark(str(self.directory))
-        barred = self.stands == "strange" and self.now() - before.mtime_ns / 1e9 <= lock_dir.STALE_S
+        before = locks.directory_mark(str(self.directory))
+        barred = self.stands == "strange" and self.now() - before.mtime_ns / 1e9 <= locks.STALE_S
         if barred:
             assert isinstance(self.runner.run(self.hold("kept")), LockTimeout)
-            assert lock_dir.directory_mark(str(self.directory)) == before
+            assert locks.directory_mark(str(self.directory)) == before
             return
         was, self.stands = self.stands, None
         recovered = self.runner.run(self.hold(lost))

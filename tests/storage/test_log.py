@@ -8,9 +8,8 @@ import pytest
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, RequestOpened, TextDelta, ToolCalled
 from teamwright.storage import event_log as module
-from teamwright.storage.event_log import SNAPSHOT_EVERY, EventLog
-from teamwright.storage.event_log_reader import LogTail, read_events, read_recent
-from teamwright.storage.jsonl import Journal
+from teamwright.storage.event_log import SNAPSHOT_EVERY, EventLog, LogTail, read_events, read_recent
+from teamwright.storage.json_lines import Journal
 from tests.support.waits import WAIT_S
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import teamwright
 from teamwright.git.repository import current_branch
-from teamwright.storage.read_bounded import read_beginning, read_plain
+from teamwright.storage.files import read_beginning, read_plain
 
 GIT = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
 

@@ -10,8 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.processes.process_group import Process, ProcessCommand, run_argv, run_command, wait_or_terminate
-from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.commands import (
+    Process,
+    ProcessCommand,
+    ProcessOutput,
+    run_argv,
+    run_command,
+    wait_or_terminate,
+)
 from teamwright.processes.process_tree import ProcessTree, _list_from_ps, list_processes
 from tests.support.programs import reason
 from tests.support.waits import WAIT_S

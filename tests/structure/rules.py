@@ -50,9 +50,9 @@ STORES = {
 
 STORE_MODULES = (
     *("teamwright.storage.", "teamwright.tasks.", "teamwright.mail.", "teamwright.requests."),
-    *("teamwright.team_records.roster", "teamwright.team_records.team_state_file"),
+    *("teamwright.team_records.roster", "teamwright.team_records.team_state"),
     "teamwright.team_records.file_stores",
-    "teamwright.models.rate_limit.",
+    "teamwright.models.rate_limit",
 )
 """The modules that implement stores on files, and the one that makes them for a session."""
 

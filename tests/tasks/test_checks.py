@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.task import TaskStatus
 from teamwright.storage.paths import Home
+from teamwright.tasks.completion_conditions import TaskCheckResult
 from teamwright.tasks.file_task_store import FileTaskStore
-from teamwright.tasks.task_check import TaskCheckResult
 from teamwright.tasks.task_list import TaskList
 from tests.support.examples import examples
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamwright.protocol.errors import TaskRefused
-from teamwright.tasks.task_graph import add_ids, find_path, refuse_cycles, remove_id, sort_ids
+from teamwright.tasks.task_rules import add_ids, find_path, refuse_cycles, remove_id, sort_ids
 from tests.support.examples import examples
 
 

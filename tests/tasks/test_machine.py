@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from teamwright.protocol.errors import TaskRefused
-from teamwright.storage import lock_dir
+from teamwright.storage import locks
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
@@ -31,9 +31,9 @@ views = st.integers(0, 1)
 def mortal():
     """Processes that are killed in the middle; what they leave without a record is not waited for here."""
     Graph.mortal = Mortal(None)
-    lock_dir._INTENT_STOOD_S, before = 0.0, lock_dir._INTENT_STOOD_S
+    locks._INTENT_STOOD_S, before = 0.0, locks._INTENT_STOOD_S
     yield
-    lock_dir._INTENT_STOOD_S = before
+    locks._INTENT_STOOD_S = before
     Graph.mortal.close()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.protocol.task import TaskStatus, parse_task
-from teamwright.tasks.task_graph import find_path
+from teamwright.tasks.task_rules import find_path
 from tests.support.waits import WAIT_S
 
 CHILD = Path(__file__).with_name("child.py")

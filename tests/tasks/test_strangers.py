@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
-from teamwright.storage.file_lock import lock_for
+from teamwright.storage.locks import lock_for
 from tests.support.waits import WAIT_S
 
 

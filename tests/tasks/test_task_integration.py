@@ -3,8 +3,7 @@
 import pytest
 
 from teamwright.protocol.errors import TaskRefused
-from teamwright.protocol.integration import IntegrationState, TaskIntegration
-from teamwright.protocol.task import Task
+from teamwright.protocol.task import IntegrationState, Task, TaskIntegration
 from teamwright.tasks.task_list import TaskList
 
 QUEUED = TaskIntegration(IntegrationState.QUEUED, "teamwright/demo/ann", "b" * 40, "a" * 40)

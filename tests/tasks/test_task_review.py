@@ -3,11 +3,17 @@
 import pytest
 
 from teamwright.protocol.errors import TaskRefused, UsageError
-from teamwright.protocol.integration import IntegrationState, TaskIntegration
-from teamwright.protocol.review import MAX_RETURNS, Reviewer, ReviewState
-from teamwright.protocol.task import Task, TaskStatus
+from teamwright.protocol.task import (
+    MAX_RETURNS,
+    IntegrationState,
+    Reviewer,
+    ReviewState,
+    Task,
+    TaskIntegration,
+    TaskStatus,
+)
+from teamwright.tasks.completion_conditions import ReviewAnswer, task_notes, withdraw
 from teamwright.tasks.task_list import TaskList
-from teamwright.tasks.task_review import ReviewAnswer, task_notes, withdraw
 
 pytestmark = pytest.mark.finding("L8")
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.task import Task
+from teamwright.tasks.completion_conditions import task_notes
 from teamwright.tasks.task_list import TaskList
-from teamwright.tasks.task_review import task_notes
 from teamwright.tasks.write_sets import overlaps
 
 pytestmark = pytest.mark.finding("L7")

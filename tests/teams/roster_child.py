@@ -4,10 +4,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.members import RosterMember
 from teamwright.storage.paths import Home
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 
 
 async def main(root, name, count):

@@ -11,19 +11,19 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import session_list_name
 from teamwright.protocol.mail import IdleNotification, InboxEntry
-from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.members import RosterMember
 from teamwright.saved.teams import find_saved_team
 from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.team_records.archive import archive_team, prune_archive
-from teamwright.team_records.incarnation import Incarnation, PendingEnd
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 from teamwright.team_records.team_catalogue import NewTeam, Teams, team_directory_name
-from teamwright.team_records.team_state_file import (
+from teamwright.team_records.team_state import (
+    Incarnation,
     LeadLease,
+    PendingEnd,
     TeamFile,
     TeamStateFile,
     is_lead_alive,
@@ -31,7 +31,7 @@ from teamwright.team_records.team_state_file import (
     read_team_file,
     take_lead,
 )
-from teamwright.teams.roster_entries import begin_incarnation
+from teamwright.teams.spawn import begin_incarnation
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 SESSION = "50101e6d-0000-4000-8000-000000000001"

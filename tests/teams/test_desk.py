@@ -5,7 +5,7 @@ from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.mail import IdleNotification, InboxEntry, ShutdownRequest
 from teamwright.protocol.usage import Usage
-from teamwright.teams.mailbox.incoming import (
+from teamwright.teams.incoming_mail import (
     WAKE_ORDER,
     IncomingMail,
     NoMailRules,

@@ -11,8 +11,8 @@ from teamwright.external.lead import lead_pid_from_env
 from teamwright.external.roster import RECORD_NAME, Departure, MembershipRecord, read_record
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_entry
-from teamwright.protocol.roster import RosterMember
-from teamwright.team_records.incarnation import Incarnation
+from teamwright.protocol.members import RosterMember
+from teamwright.team_records.team_state import Incarnation
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

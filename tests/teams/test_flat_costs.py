@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from teamwright.protocol import roster as entries
-from teamwright.team_records import incarnation, roster_file, team_state_file
+from teamwright.protocol import members as entries
+from teamwright.team_records import roster, team_state
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.spawn import spawn
 from teamwright.teams.teammate import Teammates
@@ -19,10 +19,10 @@ class Work:
     def __init__(self, monkeypatch):
         self.done = Counter()
         for owner, name in (
-            (roster_file, "parse_config"),
-            (team_state_file, "parse_team_file"),
+            (roster, "parse_config"),
+            (team_state, "parse_team_file"),
             (entries.RosterMember, "to_json"),
-            (incarnation.Incarnation, "as_json"),
+            (team_state.Incarnation, "as_json"),
         ):
             monkeypatch.setattr(owner, name, self._counted(name, getattr(owner, name)))
 

@@ -7,7 +7,7 @@ import pytest
 
 from teamwright import Budget
 from teamwright.mail.inbox import inbox_for
-from teamwright.mail.unread_quota import MAX_RUNTIME_UNREAD, MAX_UNREAD
+from teamwright.mail.inbox_writer import MAX_RUNTIME_UNREAD, MAX_UNREAD
 from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
 from teamwright.testing import ScriptedModel
 from tests.support.inboxes import count_entries

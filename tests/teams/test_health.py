@@ -3,11 +3,10 @@
 import pytest
 
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.member_states import MemberState, parse_state
+from teamwright.protocol.members import MemberState, parse_state
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.team_records.life_cycle import RATE_LIMITED
-from teamwright.team_records.member_status import MemberStatus
-from teamwright.team_records.team_status import TeamStatus
+from teamwright.team_records.team_status import MemberStatus, TeamStatus
 from teamwright.teams.member_state import STATE_TABLE, OpenTask, apply_state_table, with_state
 
 

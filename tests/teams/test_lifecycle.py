@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.team_records.life_cycle import (
     ENDED_STATES,
     TRANSITIONS,

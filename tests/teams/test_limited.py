@@ -7,13 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright import Team
-from teamwright.models.rate_limit import rate_limiter as rate_limiters
-from teamwright.models.rate_limit.rate_limit_store import FileRateLimitStore
-from teamwright.models.rate_limit.rate_limiter import RateLimiter
+from teamwright.models import rate_limit as rate_limiters
+from teamwright.models.rate_limit import RateLimiter
+from teamwright.models.rate_limit_store import FileRateLimitStore
 from teamwright.protocol.events import MemberChanged, Notice
-from teamwright.session.wiring import process_components
+from teamwright.session.wiring import process
 from teamwright.storage.paths import find_home
-from teamwright.teams.turn_end import MAX_TRIES
+from teamwright.teams.local_teammate import MAX_TRIES
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Status
 from teamwright.views.status import status_views
@@ -52,13 +52,13 @@ def service(monkeypatch, tmp_path):
         rate_limiter = RateLimiter(
             backoff_s=0.01, max_backoff_s=0.05, store=FileRateLimitStore(tmp_path / "governors" / "page")
         )
-        settled = process_components.model_settings
+        settled = process.model_settings
 
         def patient(settings):
             return replace(settled(settings), retries=retries, backoff_s=0.01, backoff_most_s=longest_s)
 
         monkeypatch.setattr(rate_limiters, "rate_limiter_for", lambda *_: rate_limiter)
-        monkeypatch.setattr(process_components, "model_settings", patient)
+        monkeypatch.setattr(process, "model_settings", patient)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test-0000000000000000")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         return rate_limiter

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from teamwright.agent.background_jobs import Job, JobJournal
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.job_journal import Job, JobJournal
 from teamwright.models.model import Prefix
+from teamwright.protocol.ids import now_ms
 from teamwright.protocol.messages import text_block
-from teamwright.protocol.timestamps import now_ms
 from teamwright.teams.job_notices import notify_lost
 
 
@@ -63,7 +63,7 @@ def test_a_job_of_one_who_is_gone_is_nobodys_and_so_is_a_former_leads(tmp_path, 
 
 
 def test_a_namesake_that_was_born_after_the_job_is_not_told(tmp_path, crew, monkeypatch):
-    monkeypatch.setattr("teamwright.agent.job_journal.now_ms", lambda: now_ms() - 3_600_000)
+    monkeypatch.setattr("teamwright.agent.background_jobs.now_ms", lambda: now_ms() - 3_600_000)
     begun(tmp_path, ("b1", "ada"))
     assert tell(tmp_path, crew) == [] == JobJournal(tmp_path).unreported()
 

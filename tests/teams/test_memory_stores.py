@@ -9,7 +9,7 @@ from teamwright.session.options import Options
 from teamwright.storage.paths import find_home
 from teamwright.teams.team_creation import create_team
 from teamwright.testing import ScriptedModel
-from teamwright.testing.memory_stores import MemoryStores
+from tests.support.memory_stores import MemoryStores
 from tests.teams.crew import newest, told
 
 TASKS = 4

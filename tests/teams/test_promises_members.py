@@ -16,12 +16,12 @@ from teamwright.protocol.errors import CannotStart, UnknownMember
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TaskChanged, ToolCalled, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.messages import text_block
-from teamwright.storage import file_lock
-from teamwright.storage.file_lock import lock_for
+from teamwright.storage import locks
+from teamwright.storage.locks import lock_for
 from teamwright.storage.paths import find_home
 from teamwright.team_records.roster import Roster
 from teamwright.team_records.spawn_spec import SpawnSpec
-from teamwright.team_records.team_state_file import read_team_file
+from teamwright.team_records.team_state import read_team_file
 from teamwright.teams.shutdown import kill
 from teamwright.teams.spawn import spawn
 from teamwright.testing import ScriptedModel
@@ -374,7 +374,7 @@ async def test_the_lead_reads_of_an_end_also_when_another_program_left_its_inbox
         if owner == "killed":
             os.utime(lock, (time.time() - 9.5,) * 2)
         else:
-            monkeypatch.setattr(file_lock, "_STALE_MARGIN_S", -file_lock.lock_dir.STALE_S)
+            monkeypatch.setattr(locks, "_STALE_MARGIN_S", -locks.lock_dir.STALE_S)
         await within(WAIT_S, kill(inner, inner.members["ada"], "enough"))
         if owner == "alive":
             lock.rmdir()

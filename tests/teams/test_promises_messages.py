@@ -7,14 +7,13 @@ import os
 import pytest
 
 from teamwright.protocol.errors import TeamRefused, UnknownMember
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, iso_time, now_ms
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.saved.saved_members import find_inbox
 from teamwright.saved.teams import find_team_view
 from teamwright.storage.paths import find_home
 from teamwright.team_records.views import mail_views
-from teamwright.teams.mailbox.outgoing import SendCall, broadcast, send_text
+from teamwright.teams.outgoing_mail import SendCall, broadcast, send_text
 from teamwright.teams.shutdown import kill
 from teamwright.teams.shutdown_requests import ask_to_stop
 from teamwright.testing import ScriptedModel

@@ -11,9 +11,9 @@ import pytest
 from teamwright import Team
 from teamwright.protocol.errors import InvalidName, TeamwrightError
 from teamwright.protocol.ids import LEAD
-from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.outgoing_mail import send_text
 from teamwright.teams.shutdown_requests import ask_to_stop
-from teamwright.teams.task_owners import notify_owner
+from teamwright.teams.team_creation import notify_owner
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.main import main
 from tests.support.waits import WAIT_S

@@ -11,9 +11,9 @@ from teamwright.models.model import Failure
 from teamwright.protocol.errors import CannotStart, LimitExceeded, StorageError, TeamRefused
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.team_records.spawn_spec import SpawnSpec
-from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.outgoing_mail import send_text
 from teamwright.teams.shutdown import delete_team, end_all, kill
 from teamwright.teams.shutdown_requests import ask_to_stop
 from teamwright.teams.spawn import spawn

@@ -12,11 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright import Team
-from teamwright.protocol.roster import parse_config
+from teamwright.protocol.members import parse_config
 from teamwright.storage.paths import Home, find_home
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
-from teamwright.team_records.team_state_file import TeamStateFile, read_team_file
+from teamwright.team_records.roster import Roster, RosterFile
+from teamwright.team_records.team_state import TeamStateFile, read_team_file
 from teamwright.teams.team_recovery import open_recovered_home, recover_teams
 from teamwright.testing import ScriptedModel
 from tests.support.waits import wait_until

@@ -12,8 +12,7 @@ from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.paths import Home, find_home
-from teamwright.team_records.incarnation import Incarnation, PendingEnd
-from teamwright.team_records.team_state_file import TeamStateFile, read_team_file
+from teamwright.team_records.team_state import Incarnation, PendingEnd, TeamStateFile, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until

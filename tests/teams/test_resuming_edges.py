@@ -14,13 +14,13 @@ from teamwright.protocol.mail import InboxEntry
 from teamwright.storage.paths import Home, find_home
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.team_records.team_catalogue import NewTeam, Teams
-from teamwright.team_records.team_state_file import LeadLease, read_team_file
+from teamwright.team_records.team_state import LeadLease, read_team_file
 from teamwright.teams import team_resume
 from teamwright.teams.local_teammate import LocalTeammate
-from teamwright.teams.mailbox.undelivered import return_late_mail
 from teamwright.teams.shutdown import delete_team, finish_delete, kill
 from teamwright.teams.shutdown_requests import answer_stop, ask_to_stop
 from teamwright.teams.spawn import spawn
+from teamwright.teams.undelivered_mail import return_late_mail
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until

@@ -10,17 +10,16 @@ from msgspec.structs import replace
 
 from teamwright import Team, TeamwrightError
 from teamwright.models.model import Failure
-from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.ids import LEAD, message_id, now_ms
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.messages import encode, text_block
-from teamwright.protocol.timestamps import now_ms
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import find_home
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.team_records.team_catalogue import NewTeam
-from teamwright.team_records.team_state_file import LeadLease, read_team_file
-from teamwright.teams.mailbox.outgoing import SendCall, send_text
+from teamwright.team_records.team_state import LeadLease, read_team_file
+from teamwright.teams.outgoing_mail import SendCall, send_text
 from teamwright.teams.spawn import spawn
 from teamwright.teams.team_creation import create_team, ensure_team
 from teamwright.testing import ScriptedModel

@@ -10,10 +10,9 @@ import pytest
 
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError, UnknownMember
 from teamwright.protocol.ids import COLORS
-from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.protocol.members import RosterMember, TeamConfig
 from teamwright.storage.paths import Home
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 from tests.support.waits import WAIT_S
 
 CHILD = Path(__file__).with_name("roster_child.py")
@@ -157,12 +156,12 @@ async def test_an_empty_or_cut_roster_is_waited_for_then_an_error_and_never_no_t
         if len(waits) == 3:
             roster.document.path.write_bytes(whole)
 
-    monkeypatch.setattr("teamwright.team_records.roster_file.time.sleep", finish_writing)
+    monkeypatch.setattr("teamwright.team_records.roster.time.sleep", finish_writing)
     for start in (b"", whole[:30]):
         waits.clear()
         roster.document.path.write_bytes(start)
         assert (await roster.read()).name == "demo" and waits == [0.002] * 3
-    monkeypatch.setattr("teamwright.team_records.roster_file.time.sleep", waits.append)
+    monkeypatch.setattr("teamwright.team_records.roster.time.sleep", waits.append)
     roster.document.path.write_bytes(whole[:30])
     for call in (roster.read(), roster.join(member("ann")), roster.remove("ann")):
         with pytest.raises(StorageError) as caught:

@@ -13,11 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from teamwright.protocol.errors import TeamRefused, UnknownMember
 from teamwright.protocol.ids import COLORS
-from teamwright.protocol.roster import RosterMember, TeamConfig, parse_member
-from teamwright.storage import lock_dir
+from teamwright.protocol.members import RosterMember, TeamConfig, parse_member
+from teamwright.storage import locks
 from teamwright.storage.paths import Home
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 from tests.storage.mortal import Mortal
 from tests.support.examples import examples
 
@@ -30,9 +29,9 @@ handles = st.integers(0, 1)
 def mortal():
     """Processes that are killed in the middle; what they leave without a record is not waited for here."""
     TheRoster.mortal = Mortal(None)
-    lock_dir._INTENT_STOOD_S, before = 0.0, lock_dir._INTENT_STOOD_S
+    locks._INTENT_STOOD_S, before = 0.0, locks._INTENT_STOOD_S
     yield
-    lock_dir._INTENT_STOOD_S = before
+    locks._INTENT_STOOD_S = before
     TheRoster.mortal.close()
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from teamwright import MessageDelivered, MessageSent, Notice
-from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.outgoing_mail import send_text
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, until
 from tests.teams.watched import Told, a_stranger

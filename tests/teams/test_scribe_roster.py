@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from teamwright import MemberChanged, Notice
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.mail import InboxEntry
-from teamwright.storage.file_lock import lock_for
-from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.storage.locks import lock_for
+from teamwright.teams.outgoing_mail import send_text
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, until
 from tests.teams.watched import Told, a_stranger

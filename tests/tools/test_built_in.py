@@ -5,8 +5,8 @@ import json
 import pytest
 
 from teamwright import tools
+from teamwright.agent.tool import tool_schema
 from teamwright.agent.tool_input import ToolInput
-from teamwright.agent.tool_schema import tool_schema
 from teamwright.tools.__main__ import render_entries
 from teamwright.tools.built_in import ENTRIES_FILE, BuiltInTool
 

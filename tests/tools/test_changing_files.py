@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamwright.agent.tool import ToolContext, Workplace
-from teamwright.storage.jsonl import read_lines
+from teamwright.storage.json_lines import read_lines
 from teamwright.tools.files.edit import Edit, EditInput
 from teamwright.tools.files.edit_journal_writer import digest
-from teamwright.tools.files.file_text import decode, unified_diff
+from teamwright.tools.files.file_change import decode, unified_diff
 from teamwright.tools.files.notebook_edit import NotebookEdit, NotebookEditInput
 from teamwright.tools.files.read import Read, ReadInput
 from teamwright.tools.files.write import Write, WriteInput
@@ -275,7 +275,7 @@ async def test_pipes_devices_and_directories_are_refused_without_waiting(ctx, wo
 async def test_a_file_that_another_program_has_locked_is_not_waited_for_for_ever(ctx, work, monkeypatch):
     import fcntl
 
-    monkeypatch.setattr("teamwright.tools.files.replace_file.LOCK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("teamwright.tools.files.file_change.LOCK_TIMEOUT_S", 0.05)
     (work / "f").write_text("x")
     await read(ctx, "f")
     with open(work / "f") as held:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.agent.tool_schema import tool_schema
+from teamwright.agent.tool import tool_schema
 from teamwright.tools.files.edit import Edit
 from teamwright.tools.files.glob import Glob
 from teamwright.tools.files.grep import Grep

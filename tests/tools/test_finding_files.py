@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.agent.tool_schema import validate
-from teamwright.storage.globs import alternatives, compile_globs
+from teamwright.agent.tool import validate
+from teamwright.storage.files import alternatives, compile_globs
 from teamwright.tools.files.file_walk import walk
 from teamwright.tools.files.glob import Glob, GlobInput
 from teamwright.tools.files.grep import Grep, GrepInput, split_patterns

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.tool import ToolContext, Workplace
-from teamwright.agent.tool_schema import validate
+from teamwright.agent.tool import ToolContext, Workplace, validate
 from teamwright.tools.files.edit import Edit
 from teamwright.tools.files.notebook_edit import NotebookEdit
 from teamwright.tools.files.write import Write

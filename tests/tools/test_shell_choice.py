@@ -9,7 +9,7 @@ from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules
-from teamwright.permissions.shell_line_verdict import is_proven_read_only
+from teamwright.permissions.shell_verdict import is_proven_read_only
 from teamwright.permissions.verdict import Mode, Verdict
 from teamwright.shell_lines.ambiguity import is_read_alike
 from teamwright.tools.shell.bash import Bash, BashInput

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.permissions.shell_line_verdict import is_proven_read_only
+from teamwright.permissions.shell_verdict import is_proven_read_only
 from teamwright.processes.process_tree import list_processes
 from teamwright.protocol.errors import CannotStart
 from teamwright.tools.shell.bash import Bash, BashInput
 from teamwright.tools.shell.bash_settings import BashSettings, remove_variables
-from teamwright.tools.shell.snapshot import read_snapshot
-from teamwright.tools.shell.startup import RETRY_AFTER_S, ShellStartup, user_shell
+from teamwright.tools.shell.startup import RETRY_AFTER_S, ShellStartup, read_snapshot, user_shell
 from tests.support.programs import require
 from tests.support.waits import WAIT_S
 

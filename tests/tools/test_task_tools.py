@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from teamwright.agent.tool import ToolResult
-from teamwright.agent.tool_schema import tool_schema, validate
+from teamwright.agent.tool import ToolResult, tool_schema, validate
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore

@@ -21,18 +21,17 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import MemberChanged, MessageSent, RunEnded, TaskChanged, TaskInfo, ToolCalled
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.members import RosterMember
 from teamwright.protocol.usage import Usage
 from teamwright.storage.event_log import EventLog
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 from teamwright.team_records.team_catalogue import NewTeam, Teams
-from teamwright.team_records.team_state_file import LeadLease
+from teamwright.team_records.team_state import LeadLease
 from teamwright.team_records.views import resolve_home
-from teamwright.ui.cli.log import parse_moment
 from teamwright.ui.cli.main import main
+from teamwright.ui.cli.reports import parse_moment
 from tests.support import preloaded
 from tests.support.waits import WAIT_S
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.members import RosterMember
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.team_records.file_stores import FileStores
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 from teamwright.team_records.team_catalogue import NewTeam, Teams
-from teamwright.team_records.team_state_file import LeadLease
+from teamwright.team_records.team_state import LeadLease
 from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.main import main
 from teamwright.worktrees.repository_git import RepositoryGit

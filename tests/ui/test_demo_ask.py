@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.ui.demo.demo_session import GIT_COMMAND
+from teamwright.ui.demo.demo import GIT_COMMAND
 from tests.ui.demo_runs import Stage
 from tests.ui.histories import git, invented, snapshot
 from tests.ui.test_demo_terminal import Watcher

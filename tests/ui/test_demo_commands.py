@@ -14,9 +14,9 @@ import pytest
 
 from teamwright.models.scripted.scripted_model import Script
 from teamwright.permissions.rules import parse_rules
-from teamwright.permissions.shell_line_verdict import parse_command, prove_read_only
+from teamwright.permissions.shell_verdict import parse_command, prove_read_only
 from teamwright.permissions.verdict import Verdict
-from teamwright.ui.demo.demo_session import GIT_COMMAND, READING_RULES
+from teamwright.ui.demo.demo import GIT_COMMAND, READING_RULES
 from teamwright.ui.display_text import cell_width
 from tests.support.waits import WAIT_S
 from tests.ui.histories import CASE, History, baited, git, invented, is_source, is_test, language, snapshot

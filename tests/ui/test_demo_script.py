@@ -13,8 +13,8 @@ from teamwright.protocol.events import ToolCalled
 from teamwright.protocol.messages import text_block
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
-from teamwright.ui.demo import demo_session
-from teamwright.ui.demo.demo_session import READING_RULES
+from teamwright.ui.demo import demo
+from teamwright.ui.demo.demo import READING_RULES
 from tests.support.waits import WAIT_S
 from tests.ui.histories import History, git, invented, is_source
 
@@ -235,6 +235,6 @@ async def test_file_names_that_would_be_commands_are_only_names(tmp_path):
 @pytest.mark.finding("U14")
 @pytest.mark.parametrize("name", ["demo.toml", "ask_demo.toml"])
 def test_titles_and_lines_of_the_demo_are_plain(name):
-    script = (Path(demo_session.__file__).parent / name).read_text()
+    script = (Path(demo.__file__).parent / name).read_text()
     for word in ("burns", "the heat", "hottest", "Cross-exam", "Debts", "What is here", "tests see"):
         assert word not in script

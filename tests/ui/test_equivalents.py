@@ -12,9 +12,14 @@ from teamwright.ui.cli.flags import to_kebab
 from teamwright.ui.cli.main import main
 from teamwright.ui.cli.root import root
 from teamwright.ui.equivalents_page import render_page
-from teamwright.ui.terminal.command_equivalents import EQUIVALENTS, unknown_command_lines
 from teamwright.ui.terminal.keys import KEY_TABLE
-from teamwright.ui.terminal.line_parser import TerminalCommand, UnknownCommand, parse_line
+from teamwright.ui.terminal.line_parser import (
+    EQUIVALENTS,
+    TerminalCommand,
+    UnknownCommand,
+    parse_line,
+    unknown_command_lines,
+)
 from tests.ui.program import Program
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "coming-from.md"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.job_journal import JobJournal
-from teamwright.processes.orphans import find_orphans
+from teamwright.agent.background_jobs import JobJournal
+from teamwright.processes.process_records import find_orphans
 from teamwright.processes.process_tree import list_processes
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Stall

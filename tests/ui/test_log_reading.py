@@ -10,9 +10,8 @@ import pytest
 from teamwright.budgets import usage_totals
 from teamwright.protocol.events import ModelCallEnded, Notice, ToolCalled
 from teamwright.protocol.usage import Usage
-from teamwright.storage import event_log_reader, jsonl
-from teamwright.storage.event_log import EventLog
-from teamwright.storage.event_log_reader import read_events
+from teamwright.storage import event_log, json_lines
+from teamwright.storage.event_log import EventLog, read_events
 from teamwright.team_records.team_status import TeamStatus
 from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.main import main
@@ -60,7 +59,7 @@ def call(number: int) -> ToolCalled:
 def count(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Bytes that are read backward, and lines that are read forward."""
     found = {"bytes": 0, "lines": 0}
-    pread, read_lines = os.pread, jsonl.read_lines
+    pread, read_lines = os.pread, json_lines.read_lines
 
     def reads(fd, length, offset):
         found["bytes"] += length
@@ -72,7 +71,7 @@ def count(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
             yield line
 
     monkeypatch.setattr(os, "pread", reads)
-    monkeypatch.setattr(event_log_reader, "read_lines", lines)
+    monkeypatch.setattr(event_log, "read_lines", lines)
     monkeypatch.setattr(usage_totals, "read_lines", lines)
     return found
 

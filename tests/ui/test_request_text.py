@@ -5,7 +5,7 @@ import pytest
 from teamwright.protocol.events import RequestOpened
 from teamwright.ui.display_text import exact_line
 from teamwright.ui.event_text import request_subject
-from teamwright.ui.terminal.event_formatter import EventFormatter
+from teamwright.ui.terminal.events import EventFormatter
 from teamwright.ui.terminal.request_lines import is_long, prompt_lines, request_line, subject_lines, suggested_grants
 
 HIDDEN = {

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.tasks import task_file
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.team_records.member_status import MemberStatus
+from teamwright.team_records.team_status import MemberStatus
 from teamwright.team_records.views import TaskView, TeamView, task_views
-from teamwright.ui.cli.status import WatchScreen, status_lines
+from teamwright.ui.cli.reports import WatchScreen, status_lines
 from teamwright.views.status import StatusView
 
 ADA = MemberStatus("ada", MemberState.WORKING, open_tasks=("9",))

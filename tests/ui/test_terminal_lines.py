@@ -20,12 +20,11 @@ from teamwright.protocol.events import (
     ToolCalled,
     ToolStarted,
 )
-from teamwright.protocol.integration import IntegrationState
+from teamwright.protocol.task import IntegrationState
 from teamwright.ui.display_text import cell_width, clean, cut
-from teamwright.ui.terminal.call_lines import MAX_DIFF_LINES
-from teamwright.ui.terminal.event_formatter import EventFormatter
+from teamwright.ui.terminal.events import MAX_DIFF_LINES, EventFormatter
 from teamwright.ui.terminal.panel import RunningCalls
-from teamwright.ui.terminal.text_styles import Paint, make_paint
+from teamwright.ui.terminal.styles import Paint, make_paint
 from tests.support.examples import examples
 
 

@@ -8,18 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.protocol.events import RequestClosed, RequestOpened
-from teamwright.protocol.pending_request_events import RequestAnswer
+from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
 from teamwright.ui.terminal.editor_protocol import NO_DRAFT, LineDraft, ReadCancelled
-from teamwright.ui.terminal.event_formatter import EventFormatter
-from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave
-from teamwright.ui.terminal.request_dialog import SETTLE_S, RequestDialog
+from teamwright.ui.terminal.events import EventFormatter
+from teamwright.ui.terminal.request_dialog import SETTLE_S, ReplyMeaning, RequestDialog, RequestReply, parse_reply
 from teamwright.ui.terminal.request_lines import (
     prompt_label,
     prompt_lines,
     suggested_grants,
 )
-from teamwright.ui.terminal.request_reply import ReplyMeaning, RequestReply, parse_reply
+from teamwright.ui.terminal.session_switch import LeaveChoice, ask_how_to_leave
 from tests.support.waits import WAIT_S
 
 LONG = "\n".join(f"line {n}" for n in range(120))

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.task import Task
 from teamwright.worktrees.commit_limits import CommitLimits, is_private
-from teamwright.worktrees.finished_work import MemberWorktree
+from teamwright.worktrees.member_branch import MemberWorktree
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.setup_command import SetupCommand
-from teamwright.worktrees.worktree_creation import Owner, create_worktree
+from teamwright.worktrees.worktree_creation import Owner, SetupCommand, create_worktree
 from tests.support.repositories import commit, git, make_repository, write_files
 
 TASK = Task("3", "Parse dates", "")

@@ -6,15 +6,12 @@ import pytest
 
 from teamwright.git.git_entries import git_entries
 from teamwright.protocol.errors import WorktreeRefused
-from teamwright.protocol.integration import IntegrationState, TaskIntegration
-from teamwright.protocol.task import INTEGRATION, Task
-from teamwright.worktrees.branch_merge import MergeStrategy
-from teamwright.worktrees.finished_work import COMMIT_WITH_HOOKS, MemberWorktree
-from teamwright.worktrees.integration import Integration
+from teamwright.protocol.task import INTEGRATION, IntegrationState, Task, TaskIntegration
+from teamwright.worktrees.integration import Integration, MergeStrategy
 from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry
+from teamwright.worktrees.member_branch import COMMIT_WITH_HOOKS, MemberWorktree
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.setup_command import SetupCommand, failure_text
-from teamwright.worktrees.worktree_creation import Owner, create_worktree, note_setup
+from teamwright.worktrees.worktree_creation import Owner, SetupCommand, create_worktree, failure_text, note_setup
 from teamwright.worktrees.worktree_removal import remove_worktree
 from tests.support.repositories import commit, git, make_repository, write_files
 
@@ -172,7 +169,7 @@ async def test_each_strategy_adds_the_work_once_and_a_member_continues_and_its_w
 
 @pytest.mark.slow
 async def test_a_git_before_2_38_merges_in_the_integration_worktree(ann, repository, root, checkout, monkeypatch):
-    monkeypatch.setattr("teamwright.worktrees.branch_merge._git_version", lambda _git: (2, 37))
+    monkeypatch.setattr("teamwright.worktrees.integration._git_version", lambda _git: (2, 37))
     queue = queue_of(repository, root)
     bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)
     write_files(ann.record.tree, {"a.txt": "ann\n"})
@@ -218,7 +215,7 @@ async def test_each_strategy_integrates_a_conflict_once_no_marker_is_left_with_a
 async def test_each_strategy_integrates_a_second_change_of_the_same_line_before_the_member_knows_of_the_first(
     ann, repository, root, checkout, strategy, version, monkeypatch
 ):
-    monkeypatch.setattr("teamwright.worktrees.branch_merge._git_version", lambda _git: version)
+    monkeypatch.setattr("teamwright.worktrees.integration._git_version", lambda _git: version)
     queue = queue_of(repository, root, strategy)
     bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)
     write_files(bob.record.tree, {"b.txt": "bob\n"})

@@ -3,7 +3,7 @@
 import pytest
 
 from teamwright.permissions import worktree_bounds
-from teamwright.worktrees import finished_work, member_branch
+from teamwright.worktrees import member_branch
 from tests.worktrees.fuzz.sequences import run_sequences
 
 
@@ -26,7 +26,7 @@ async def test_the_fuzz_notices_commands_that_are_not_asked_about(monkeypatch):
 @pytest.mark.slow
 async def test_the_fuzz_notices_a_commit_of_a_lost_worktree(monkeypatch):
     for name in ("require_worktree", "require_directory"):
-        monkeypatch.setattr(finished_work, name, lambda *_args: None)
+        monkeypatch.setattr(member_branch, name, lambda *_args: None)
     monkeypatch.setattr(member_branch, "require_limits", lambda *_args: None)
     figures = await run_sequences(7, seconds=240, most=60)
     assert figures.violations

@@ -12,13 +12,11 @@ import pytest
 from msgspec import structs
 
 from teamwright.protocol.errors import WorktreeRefused
-from teamwright.protocol.integration import IntegrationState, TaskIntegration
-from teamwright.worktrees.branch_merge import MergeStrategy
-from teamwright.worktrees.integration import Integration, fast_forward
+from teamwright.protocol.task import IntegrationState, TaskIntegration
+from teamwright.worktrees.integration import Integration, MergeStrategy, fast_forward
 from teamwright.worktrees.integration_store import FileIntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.setup_command import SetupCommand
-from teamwright.worktrees.worktree_creation import Owner, create_worktree
+from teamwright.worktrees.worktree_creation import Owner, SetupCommand, create_worktree
 from tests.support.repositories import commit, git, make_repository, write_files
 from tests.support.waits import WAIT_S
 
@@ -205,7 +203,7 @@ from pathlib import Path
 from teamwright.worktrees.integration_store import FileIntegrationStore
 from teamwright.worktrees.integration import Integration
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.setup_command import SetupCommand
+from teamwright.worktrees.worktree_creation import SetupCommand
 
 left = int(sys.argv[3])
 real = RepositoryGit.call

@@ -10,12 +10,11 @@ from teamwright.git.git_calls import GitCallOptions, run_git
 from teamwright.git.git_entries import git_entries
 from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
 from teamwright.protocol.task import Task
-from teamwright.worktrees.finished_work import COMMIT_WITH_HOOKS, MemberWorktree
 from teamwright.worktrees.integration import Integration, fast_forward
 from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry
+from teamwright.worktrees.member_branch import COMMIT_WITH_HOOKS, MemberWorktree
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.setup_command import SetupCommand
-from teamwright.worktrees.worktree_creation import Owner, create_worktree
+from teamwright.worktrees.worktree_creation import Owner, SetupCommand, create_worktree
 from teamwright.worktrees.worktree_record import WorktreeRecord, list_records
 from teamwright.worktrees.worktree_removal import remove_worktree
 from teamwright.worktrees.worktree_state import read_state

@@ -14,15 +14,14 @@ from teamwright.protocol.task import Task
 from teamwright.storage.directory_identity import directory_identity
 from teamwright.worktrees import session_worktrees
 from teamwright.worktrees.commit_bundle import bundle_result, check_out, make_bundle
-from teamwright.worktrees.finished_work import MemberWorktree
 from teamwright.worktrees.integration import Integration, fast_forward
 from teamwright.worktrees.integration_store import FileIntegrationStore
+from teamwright.worktrees.member_branch import MemberWorktree
 from teamwright.worktrees.moved_repository import Repair, repair_worktrees
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.session_worktrees import SessionWorktrees, open_recorded
-from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_check import require_worktree
-from teamwright.worktrees.worktree_creation import Owner, create_worktree
+from teamwright.worktrees.worktree_creation import Owner, SetupCommand, create_worktree
 from teamwright.worktrees.worktree_list import find_holders
 from teamwright.worktrees.worktree_record import list_records, read_record
 from teamwright.worktrees.worktree_removal import remove_worktree

@@ -7,7 +7,7 @@ import pytest
 
 from teamwright.git.git_entries import git_entries
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
-from teamwright.session.wiring.remote_commits import remote_record
+from teamwright.session.wiring.worktree_factory import remote_record
 from teamwright.worktrees.commit_bundle import BEGIN
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_creation import Owner, create_worktree, restore_worktree, uncommitted_files

@@ -3,34 +3,198 @@
 A job is independent of turns: interrupting the foreground leaves it running, and closing ends all jobs. Its output is a
 file that can be read at any time. With a session's directory the records are on disk (`job_journal`, `processes`), and
 processes of an earlier run of the session are ended before a new one starts. Depends on processes.
+[agent/background_jobs]
+
+The journal of a session's background commands on disk: started, ended, reported. It survives a kill.
+
+Each event is one line of `jobs.jsonl` in the session's directory. A job is reported when its owner's transcript has its
+end, or the owner does not exist any more. Format: docs/reference/formats/processes.md.
+[agent/job_journal]
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.agent.job_journal import Job, JobJournal, all_jobs, omit_command
-from teamwright.processes.orphans import Orphan, end_orphans
-from teamwright.processes.process_records import ProcessRecords
-from teamwright.protocol.errors import LimitExceeded, UsageError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, job_id
+from teamwright.processes.process_records import Orphan, ProcessRecords, end_orphans
+from teamwright.protocol.errors import LimitExceeded, StorageError, UsageError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, did_you_mean, job_id, now_ms
 from teamwright.protocol.time_limit import time_limit
-from teamwright.protocol.timestamps import now_ms
-from teamwright.protocol.unknown_names import did_you_mean
+from teamwright.storage.json_lines import Journal, read_lines
 
 if TYPE_CHECKING:
-    from teamwright.processes.process_group import Process, ProcessCommand
-    from teamwright.processes.process_output import ProcessOutput
+    from teamwright.processes.commands import Process, ProcessCommand, ProcessOutput
+
+
+JOBS_FILE = "jobs.jsonl"
+"""The name of the journal in a session's directory."""
+
+VERSION = 1
+
+JobState = Literal["running", "completed", "failed", "stopped", "killed"]
+"""The state of a job. `killed`: it ended with the program that ran it, so the outcome is unknown."""
+
+END_STATES: Mapping[str, JobState] = {"completed": "completed", "failed": "failed", "stopped": "stopped"}
+
+
+class Job(Struct):
+    """One background command. `exit_code` is None while it runs, and for processes that a command left running.
+
+    `tool_use_id` is the model's id of the call that started it; empty for a command that a person typed.
+    """
+
+    id: str
+    owner: str
+    command: str
+    file: Path
+    pid: int
+    started_ms: int
+    description: str = ""
+    tool_use_id: str = ""
+    state: JobState = "running"
+    exit_code: int | None = None
+    seconds: float = 0.0
+    timed_out_s: float = 0.0
+    """The time limit in seconds that ended it; 0 when none did."""
+
+    @property
+    def key(self) -> str:
+        """The id under which its end is delivered. A transcript with `notice:<key>` has it."""
+        return f"job-{self.id}"
+
+
+def omit_command(command: str) -> str:
+    """Return no command: the default of `redact` writes none to disk."""
+    return ""
+
+
+class JobJournal:
+    """The journal of the running session. Write errors are ignored: the job runs without a record.
+
+    `redact` removes secrets from a command before it is written.
+    """
+
+    def __init__(self, session: Path, redact: Callable[[str], str] = omit_command) -> None:
+        self.path = session / JOBS_FILE
+        self.used_ids: set[str] = set()
+        """Ids of all jobs that this session ever had. None is used twice."""
+        self._redact = redact
+        self._journal: Journal | None = None
+        self._unreported = _read(self.path, self.used_ids)
+
+    def unreported(self) -> list[Job]:
+        """Return jobs of earlier runs of the session that are not reported, oldest first.
+
+        A job without a recorded end is `killed`; the others have ended, but their owner may not have been notified.
+        """
+        return list(self._unreported.values())
+
+    def record_start(self, job: Job) -> None:
+        """Record that a job runs."""
+        self.used_ids.add(job.id)
+        self._note(
+            job.id,
+            "begun",
+            owner=job.owner,
+            description=job.description[:200],
+            command=self._redact(job.command)[:200],
+            file=str(job.file),
+            pid=job.pid,
+            tool_use_id=job.tool_use_id,
+        )
+
+    def record_end(self, job: Job) -> None:
+        """Record the end of a job."""
+        self._note(job.id, "ended", state=job.state, exit_code=job.exit_code)
+
+    def mark_reported(self, ids: Iterable[str]) -> None:
+        """Record that jobs are reported: the owner was notified or does not exist any more."""
+        for name in ids:
+            self._unreported.pop(name, None)
+            self._note(name, "settled")
+
+    def close(self) -> None:
+        """Close the file. Closing it again is harmless, and a later record opens it again."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _note(self, name: str, what: str, **more: object) -> None:
+        line = json.dumps({"v": VERSION, "type": what, "id": name, "at": now_ms(), **more}, ensure_ascii=False)
+        with contextlib.suppress(StorageError):
+            if self._journal is None:
+                self._journal = Journal.open(self.path)
+            self._journal.append(line.encode("utf-8", "replace"))
+
+
+def all_jobs(session: Path) -> list[Job]:
+    """Return all background jobs that a session ever had, oldest first. Read-only."""
+    found: dict[str, Job] = {}
+    jobs: dict[str, Job] = {}
+    for fact in _entries(session / JOBS_FILE):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            _apply_entry(fact, jobs, set())
+            found.update(jobs)
+    return list(found.values())
+
+
+def _read(path: Path, used: set[str]) -> dict[str, Job]:
+    open_jobs: dict[str, Job] = {}
+    for fact in _entries(path):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            _apply_entry(fact, open_jobs, used)
+    return open_jobs
+
+
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
+    """Return the readable lines. Damaged lines are skipped."""
+    with contextlib.suppress(OSError):
+        for line in read_lines(path):
+            fact: Any = None
+            with contextlib.suppress(ValueError):
+                fact = json.loads(line)
+            if isinstance(fact, dict):
+                yield cast("dict[str, Any]", fact)
+
+
+def _apply_entry(fact: dict[str, Any], open_jobs: dict[str, Job], used: set[str]) -> None:
+    name = str(fact["id"])
+    used.add(name)
+    match fact["type"]:
+        case "begun":
+            open_jobs[name] = Job(
+                name,
+                str(fact["owner"]),
+                str(fact.get("command", "")),
+                Path(str(fact["file"])),
+                int(fact["pid"]),
+                int(fact["at"]),
+                str(fact.get("description", "")),
+                str(fact.get("tool_use_id", "")),
+                "killed",
+            )
+        case "ended" if name in open_jobs:
+            job, code = open_jobs[name], fact.get("exit_code")
+            job.state = END_STATES[fact["state"]]
+            job.exit_code = None if code is None else int(code)
+            job.seconds = (int(fact["at"]) - job.started_ms) / 1000
+        case "settled":
+            open_jobs.pop(name, None)
+        case _:
+            pass
+
 
 _TAIL = 4_000
 """Characters of a job's output that are kept in memory; the file has all of it."""
@@ -110,8 +274,7 @@ class BackgroundJobs:
 
         Raises LimitExceeded when too many jobs run, OSError when the command cannot be started.
         """
-        from teamwright.processes.process_group import Process
-        from teamwright.processes.process_output import ProcessOutput
+        from teamwright.processes.commands import Process, ProcessOutput
 
         self._check_room()
         name = self._new_id()

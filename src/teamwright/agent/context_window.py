@@ -13,7 +13,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.compaction.compaction_state import measure_context
+from teamwright.agent.compaction_state import measure_context
 from teamwright.models.model import Prefix
 from teamwright.models.token_estimate import BYTES_PER_TOKEN, answer_tokens, total_tokens
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS

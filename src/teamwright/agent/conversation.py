@@ -31,7 +31,7 @@ from teamwright.agent.transcript import (
 )
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.ids import keyed_id
+from teamwright.protocol.ids import iso_time, keyed_id
 from teamwright.protocol.messages import (
     Block,
     ToolCall,
@@ -43,8 +43,7 @@ from teamwright.protocol.messages import (
     with_own_ids,
 )
 from teamwright.protocol.runtime_tags import RuntimeTags
-from teamwright.protocol.timestamps import iso_time
-from teamwright.storage.jsonl import Journal, LostLines
+from teamwright.storage.json_lines import Journal, LostLines
 
 PAUSE_TURN = "pause_turn"
 """The `stop_reason` of an answer that the model continues when it is called again."""

@@ -29,7 +29,7 @@ from teamwright.agent.transcript import (
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.messages import Block, message_text
 from teamwright.protocol.runtime_tags import FORK, RuntimeTags
-from teamwright.storage.jsonl import read_backward_with_offsets, read_lines
+from teamwright.storage.json_lines import read_backward_with_offsets, read_lines
 
 FORK_TAG = f"<{FORK}"
 """The beginning of a fork's first message."""

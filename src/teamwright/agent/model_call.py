@@ -19,7 +19,11 @@ from teamwright.agent.agent import Agent
 from teamwright.agent.conversation import UserMessage
 from teamwright.agent.transcript import repaired_messages
 from teamwright.models.model import (
+    ENDS,
+    INTERRUPTED,
+    NO_ANSWER,
     AlivePart,
+    AnswerEnd,
     BudgetRefusal,
     Failure,
     ModelCard,
@@ -33,7 +37,6 @@ from teamwright.models.model import (
     price_usage,
     with_price,
 )
-from teamwright.models.stop_reason import ENDS, INTERRUPTED, NO_ANSWER, AnswerEnd
 from teamwright.models.token_estimate import answer_tokens, fill_usage, text_size, written_tokens
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import Notice, TextDelta

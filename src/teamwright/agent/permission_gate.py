@@ -165,11 +165,9 @@ class PermissionGate(Struct):
         return None
 
     def excluded_paths(self, tool: str, directory: Path) -> ExcludedPaths:
-        """Implement `CallGate.excluded_paths`."""
         return self.policy().excluded_paths(tool, directory)
 
     def was_left_open(self, tool_use_id: str) -> bool:
-        """Implement `CallGate.was_left_open`."""
         return self.left_open(self.member, tool_use_id)
 
     def allows(self, tool: str, access: Access) -> bool:

@@ -18,9 +18,9 @@ import msgspec.json
 from msgspec import Struct, field
 
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.ids import iso_time
 from teamwright.protocol.messages import Block, bridge_gaps, encode, text_block, tool_calls, with_own_ids
-from teamwright.protocol.timestamps import iso_time
-from teamwright.storage.jsonl import LOST, LostLines, read_backward, read_lines, set_aside_damaged_lines
+from teamwright.storage.json_lines import LOST, LostLines, read_backward, read_lines, set_aside_damaged_lines
 
 SCHEMA = 1
 """The version of the transcript's lines."""

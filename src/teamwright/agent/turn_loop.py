@@ -17,15 +17,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.agent import NO_STEERING, REPEATED_CALLS, Agent, Steering, TurnEnd
-from teamwright.agent.compaction.compact import CONTEXT_FULL, NOTHING_TO_FOLD, answer_request, compact, is_due
-from teamwright.agent.compaction.compaction_state import AUTO, CompactResult, measure_context
+from teamwright.agent.compaction import CONTEXT_FULL, NOTHING_TO_FOLD, answer_request, compact, is_due
+from teamwright.agent.compaction_state import AUTO, CompactResult, measure_context
 from teamwright.agent.conversation import INTERRUPTED_RESULT, UserMessage
 from teamwright.agent.model_call import CALL_NOTE, CallOutcome, RetryCount, call_model, is_call_as_text
 from teamwright.agent.repetition_guard import RepetitionGuard, file_time
 from teamwright.agent.tool import ToolResult
 from teamwright.hooks.hook_outcome import HookOutcome
-from teamwright.models.model import BudgetRefusal, Failure, Reply
-from teamwright.models.stop_reason import ENDS, AnswerEnd, kept_blocks
+from teamwright.models.model import ENDS, AnswerEnd, BudgetRefusal, Failure, Reply, kept_blocks
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.messages import Block, ToolCall, message_text, tool_calls, tool_result_block

@@ -11,23 +11,22 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
 from msgspec import Struct
 
-from teamwright.api.argument_checks import check_option_types, refuse_coroutine, require_text
-from teamwright.api.options import PermissionMode
+from teamwright.api.options import PermissionMode, check_option_types, refuse_coroutine, require_text
 from teamwright.api.running_team import RunningTeam
-from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.field_texts import show_fields
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.secret_texts import repr_without
 from teamwright.protocol.task import Task
+from teamwright.protocol.usage import Budget
 from teamwright.session.control.live_agents import find_member
-from teamwright.tasks.task_review import ReviewAnswer
+from teamwright.tasks.completion_conditions import ReviewAnswer
 from teamwright.tasks.task_rules import USER, TaskWishes
-from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.mode_rank import ModeSet
+from teamwright.teams.outgoing_mail import Sent, send_text
 from teamwright.teams.shutdown import kill
-from teamwright.teams.task_owners import notify_owners, require_owner
 from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_creation import notify_owners, require_owner
 from teamwright.teams.teammate import Teammate
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from weakref import WeakSet
 
 from msgspec.structs import replace
 
-from teamwright.api.argument_checks import require_number, require_prompt
-from teamwright.api.options import OptionsWithoutOutput, TeamOptions, to_session_options
+from teamwright.api.options import OptionsWithoutOutput, TeamOptions, require_number, require_prompt, to_session_options
 from teamwright.api.running_team import RunningTeam
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestOpened, RunEnded, TeamEvent

@@ -10,9 +10,9 @@ import asyncio
 
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.protocol.errors import UsageError
-from teamwright.session.permission_modes import SessionModes
+from teamwright.session.modes_and_grants import SessionModes
 from teamwright.session.session import Session
-from teamwright.session.wiring.integration_of_members import SessionIntegration
+from teamwright.session.wiring.integration import SessionIntegration
 from teamwright.storage.event_log import EventLog
 from teamwright.teams.team import SessionTeam
 

@@ -17,16 +17,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from msgspec.structs import replace as replace_fields
 
-from teamwright.agent.compaction.compaction_state import CompactResult
+from teamwright.agent.compaction_state import CompactResult
 from teamwright.agent.context_window import ContextView
-from teamwright.api.argument_checks import (
-    check_option_types,
-    require_budget,
-    require_model,
-    require_number,
-    require_prompt,
-    require_text,
-)
 from teamwright.api.handles import IntegrationQueue, Member, Tasks, wait_until
 from teamwright.api.options import (
     OnExit,
@@ -34,7 +26,13 @@ from teamwright.api.options import (
     PermissionMode,
     SpawnOptions,
     TeamOptions,
+    check_option_types,
     refuse_unknown,
+    require_budget,
+    require_model,
+    require_number,
+    require_prompt,
+    require_text,
     to_session_options,
     tool_names,
 )
@@ -42,17 +40,16 @@ from teamwright.api.paced_steps import PacedSteps
 from teamwright.api.run import EventIterator, EventReaders, Run, no_last_event, numbered
 from teamwright.api.running_team import RunningTeam, not_running, require_asyncio
 from teamwright.api.team_opening import create_named_team, options_to_open
-from teamwright.config.settings_merge import lead_mode
+from teamwright.config.settings.merge import lead_mode
 from teamwright.models.effort import parse_optional_effort
 from teamwright.models.model import Model
 from teamwright.permissions.verdict import parse_mode
-from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.events import Notice, TeamEvent
 from teamwright.protocol.ids import team_name
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.program_log import LOGGER
-from teamwright.protocol.usage import Usage
+from teamwright.protocol.usage import NO_CAPS, Budget, Usage
 from teamwright.session.agents.models import ModelChange
 from teamwright.session.control.agent_actions import (
     clear_lead,
@@ -71,8 +68,8 @@ from teamwright.session.slash_command_call import list_commands, require_command
 from teamwright.tasks.task_rules import USER
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.team_records.views import resolve_home
-from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.mode_rank import ModeSet
+from teamwright.teams.outgoing_mail import Sent, send_text
 from teamwright.teams.spawn import spawn
 from teamwright.teams.team_recovery import recover_teams
 
@@ -290,7 +287,7 @@ class Team(Generic[OutputT]):
         TeamwrightError (`unknown-team`) with the nearest name.
         """
         from teamwright.saved.teams import find_team_view
-        from teamwright.storage.event_log_reader import read_events
+        from teamwright.storage.event_log import read_events
 
         log = find_team_view(_home(home), require_text("a team's name", name), archived=True).log
         return read_events(Path(log), require_number("after", after)) if log else iter(())

@@ -4,6 +4,6 @@ Depends on the request files of `requests`. The user interfaces show the request
 """
 
 from teamwright.approvals.answer_from_outside import AnswerOutcome, answer_request, answerable_requests
-from teamwright.approvals.requests_on_disk import match_requests, open_requests
+from teamwright.approvals.request_files import match_requests, open_requests
 
 __all__ = ["AnswerOutcome", "answer_request", "answerable_requests", "match_requests", "open_requests"]

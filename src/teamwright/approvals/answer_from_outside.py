@@ -12,7 +12,7 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.approvals.requests_on_disk import (
+from teamwright.approvals.request_files import (
     ELSEWHERE,
     answer_body,
     doorbell_of,
@@ -23,11 +23,11 @@ from teamwright.approvals.requests_on_disk import (
     parse_request,
     request_directories,
 )
-from teamwright.config.person_authority import require_person
+from teamwright.config.trust import require_person
 from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.events import RequestAnswer
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.doorbell import ring
 from teamwright.storage.paths import Home

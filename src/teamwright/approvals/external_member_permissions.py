@@ -31,7 +31,7 @@ from teamwright.protocol.mail import (
 )
 from teamwright.teams.external_members import ExternalMemberListener
 from teamwright.teams.external_plans import bound_incarnation
-from teamwright.teams.mailbox.outgoing import send_protocol
+from teamwright.teams.outgoing_mail import send_protocol
 from teamwright.teams.team import SessionTeam
 
 MOST_OPEN = 20

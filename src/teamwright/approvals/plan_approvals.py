@@ -25,9 +25,8 @@ from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Approver, Mode, PermissionAnswer, PermissionUpdate, Question
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, ModeChanged, Notice
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms
 from teamwright.protocol.mail import PermissionRequest, PlanApprovalRequest
-from teamwright.protocol.timestamps import now_ms
 from teamwright.teams.plan_requests import POLICY_APPROVER, USER_APPROVER, PendingPlan, newest_plan
 from teamwright.teams.team import SessionTeam
 
@@ -129,7 +128,6 @@ class PlanApprovals(Struct):
     # ── handing in ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def submit(self, member: str, mode: PlanMode, submission: PlanSubmission) -> PlanOutcome:
-        """Implement `PlanApproval.submit`."""
         from teamwright.teams.plan_approval import submit_plan
 
         if self.who == AUTO:

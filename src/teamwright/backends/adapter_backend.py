@@ -25,7 +25,7 @@ from teamwright.backends.located_process import (
     wait_until_ended,
 )
 from teamwright.backends.terminal_adapter import TerminalAdapter, build_command, fill, json_contains
-from teamwright.processes.process_group import ProcessResult, run_argv
+from teamwright.processes.commands import ProcessResult, run_argv
 from teamwright.processes.program_environment import find_program, own_variables
 from teamwright.protocol.errors import CannotStart
 from teamwright.teams.backend import Launch, Location

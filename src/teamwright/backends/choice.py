@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct, field
 
 from teamwright.protocol.errors import CannotStart, UsageError
-from teamwright.protocol.unknown_names import did_you_mean
+from teamwright.protocol.ids import did_you_mean
 
 EXPLICIT_REASON = "it was asked for"
 IN_PROCESS, TMUX, AUTO, REMOTE_BACKEND = "in-process", "tmux", "auto", "remote"

@@ -34,12 +34,12 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownRejected
-from teamwright.protocol.roster import RosterMember
-from teamwright.storage.event_log_reader import log_path, read_events
-from teamwright.team_records.incarnation import Incarnation, process_directory
+from teamwright.protocol.members import RosterMember
+from teamwright.storage.event_log import log_path, read_events
 from teamwright.team_records.spawn_spec import SpawnSpec
+from teamwright.team_records.team_state import Incarnation, process_directory
 from teamwright.teams.backend import Backend, Launch, Location
-from teamwright.teams.mailbox.ping_pong_guard import count_message, notify_lead
+from teamwright.teams.outgoing_mail import count_message, notify_lead
 from teamwright.teams.team import SessionTeam
 
 
@@ -68,7 +68,6 @@ class ProcessHost(Protocol):
 
     def discard(self, directory: Path) -> None:
         """Delete the start file in this process directory if the process did not read it. Never raises."""
-        ...
 
     def last_event_number(self, name: str, incarnation: Incarnation) -> int:
         """Return the number of the newest line of the member's own log that the session's log contains."""
@@ -88,11 +87,9 @@ class MemberCallHandler(Protocol):
 
     def receive_note(self, name: str, what: str, arguments: IpcBody) -> None:
         """Receive a note from this member's process."""
-        ...
 
     def process_ended(self, name: str, directory: Path) -> None:
         """Handle the end of this member's process with that process directory, for any cause."""
-        ...
 
     async def handle_call(self, name: str, what: str, arguments: IpcBody) -> IpcBody:
         """Perform a call of this member's process: the answer to a question, room for a model call."""
@@ -324,7 +321,6 @@ class _Connection:
         self.process: ProcessTeammate | None = None
 
     def handle_note(self, name: str, arguments: IpcBody, /) -> None:
-        """See `IpcHandler`."""
         process, exchange = self.process, self._hub
         if process is None:
             return
@@ -350,7 +346,6 @@ class _Connection:
                 exchange.requests.receive_note(process.name, name, arguments)
 
     async def handle_call(self, name: str, arguments: IpcBody, /) -> IpcBody:
-        """See `IpcHandler`."""
         if name == "hello":
             self.process = await self._hub.register(self._wire, arguments)
             known = {"heard": self.process.last_event_number, "watched": self._hub.is_watched()}

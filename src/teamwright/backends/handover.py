@@ -22,7 +22,7 @@ from pathlib import Path
 from teamwright.backends import starter
 from teamwright.processes.process_tree import process_start
 from teamwright.protocol.time_limit import time_limit
-from teamwright.storage.socket_address import MAX_ADDRESS
+from teamwright.storage.doorbell import MAX_ADDRESS
 from teamwright.teams.backend import TERMINAL_VARIABLES, Launch
 
 

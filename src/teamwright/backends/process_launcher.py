@@ -18,27 +18,32 @@ from teamwright.backends.choice import is_remote
 from teamwright.backends.connections import MemberConnections, ProcessHost
 from teamwright.backends.located_process import process_tree, wait_set
 from teamwright.backends.process_teammate import ProcessTeammate
-from teamwright.processes.orphans import end_orphans
+from teamwright.processes.process_records import end_orphans
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
-from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.members import RosterMember
 from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.file_lease import lease_held, lease_path
-from teamwright.team_records.incarnation import Incarnation, process_directory
 from teamwright.team_records.life_cycle import ENDED_STATES, LifecycleEvent
 from teamwright.team_records.spawn_spec import SpawnSpec
+from teamwright.team_records.team_state import Incarnation, process_directory
 from teamwright.teams.backend import Backend, Location
 from teamwright.teams.backend_teammate import IN_PROCESS
-from teamwright.teams.mailbox.ping_pong_guard import held_senders
-from teamwright.teams.mailbox.undelivered import return_late_mail
-from teamwright.teams.resumed_member import incarnation_mode
-from teamwright.teams.roster_entries import change_entry, save_location, set_location
+from teamwright.teams.outgoing_mail import held_senders
 from teamwright.teams.shutdown import process_end
 from teamwright.teams.shutdown_answers import find_agreement
-from teamwright.teams.spawn import START_S, start_in_process
+from teamwright.teams.spawn import (
+    START_S,
+    change_entry,
+    incarnation_mode,
+    save_location,
+    set_location,
+    start_in_process,
+)
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
+from teamwright.teams.undelivered_mail import return_late_mail
 
 READY_S = START_S
 """Seconds until a process must be ready."""
@@ -63,7 +68,6 @@ class ProcessLauncher:
         self._backends: dict[str, Backend] = {}
 
     async def choose_backend(self, spec: SpawnSpec) -> str:
-        """See `TeammateLauncher`."""
         chosen = await self.host.choose_backend(spec)
         if chosen is None:
             return IN_PROCESS
@@ -73,11 +77,9 @@ class ProcessLauncher:
 
     @property
     def choice_reason(self) -> str:
-        """See `TeammateLauncher`."""
         return self.host.choice_reason
 
     async def start(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See `TeammateLauncher`."""
         place = self._backends[member.backend_type or ""]
         process = self._make_teammate(member, incarnation, place, secrets.token_hex(16))
         await self._start(process, member, incarnation, undo, resumed=False)
@@ -107,7 +109,6 @@ class ProcessLauncher:
         return process
 
     async def clean_up(self, incarnation: Incarnation) -> None:
-        """See `TeammateLauncher`."""
         location, place = await self._locate(incarnation)
         if location is not None and place is not None:
             await place.close(location)

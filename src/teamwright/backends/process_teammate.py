@@ -16,16 +16,16 @@ from msgspec import Struct, field, to_builtins
 
 from teamwright.permissions.verdict import Mode
 from teamwright.processes.ipc import IpcBody, IpcConnection
-from teamwright.processes.orphans import end_orphans
+from teamwright.processes.process_records import end_orphans
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.ids import now_ms
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.protocol.time_limit import time_limit
-from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.doorbell import remove_unused
-from teamwright.team_records.incarnation import process_directory
 from teamwright.team_records.life_cycle import ENDED_STATES, RATE_LIMITED, LifecycleEvent
+from teamwright.team_records.team_state import process_directory
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
 from teamwright.teams.shutdown_answers import SHUT_DOWN
@@ -97,39 +97,31 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
 
     @property
     def own_mode(self) -> Mode:
-        """See `Teammate`."""
         return Mode(self.reported_mode or Mode.BUBBLE)
 
     @property
     def wake_target(self) -> ProcessTeammate:
-        """See `Teammate`."""
         return self
 
     @property
     def owes_turn(self) -> bool:
-        """See `Teammate`."""
         return self._rate_limited
 
     @property
     def cap_reason(self) -> str:
-        """See `Teammate`."""
         return self._cap_reason
 
     def deliver_late_answer(self, text: str) -> None:
-        """See `Teammate`."""
         self._send_note("late", text=text)
 
     def notify(self, notice: str | TaskEnd, key: str = "") -> None:
-        """See `Teammate`."""
         self._send_note("notice", notice=to_builtins(notice), key=key)
         self.wake()
 
     def note_raised_budget(self) -> None:
-        """See `Teammate`."""
         self._send_note("budget_raised")
 
     def interrupt(self) -> bool:
-        """See `Teammate`."""
         if (
             self.wire is None
             or self.state in ENDED_STATES | {MemberState.IDLE, MemberState.AWAITING, MemberState.PENDING}
@@ -140,7 +132,6 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
         return True
 
     async def perform(self, act: str, /, **arguments: Any) -> Mapping[str, Any]:
-        """See `ProcessTeammateBase`."""
         if self.wire is None:
             raise self._unreachable_error()
         self._wake_number += 1  # it may have work after that, so it must look again before it rests
@@ -178,7 +169,6 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
             self.wire.add_note("look", replaces="look", number=self._wake_number, held=senders)
 
     def is_held(self, sender: str, /) -> bool:
-        """See `Wakeable`."""
         return sender in self.held_senders(self.name)
 
     @property

@@ -11,7 +11,7 @@ from teamwright.backends.choice import AUTO
 from teamwright.backends.terminal_adapter import TerminalAdapter
 
 if TYPE_CHECKING:
-    from teamwright.backends.tmux_layout import Layout
+    from teamwright.backends.tmux_server import Layout
 
 
 class BackendSettings(Struct, frozen=True):

@@ -16,7 +16,7 @@ from typing import Any, cast
 from msgspec import Struct, field
 
 from teamwright.backends.choice import AUTO, IN_PROCESS, REMOTE_BACKEND, TMUX
-from teamwright.protocol.unknown_names import did_you_mean
+from teamwright.protocol.ids import did_you_mean
 
 
 @cache

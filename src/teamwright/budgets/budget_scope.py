@@ -11,8 +11,7 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from teamwright.models.model import BudgetRefusal
-from teamwright.protocol.budget import Budget
-from teamwright.protocol.usage import Usage
+from teamwright.protocol.usage import Budget, Usage
 
 
 class Estimate(Struct, frozen=True):

@@ -19,10 +19,9 @@ from teamwright.budgets.budget_scope import Estimate, ReservedAmount, Scope
 from teamwright.budgets.usage_confirmation import CallingAgent, UsageMarks
 from teamwright.budgets.usage_totals import UsageTotals
 from teamwright.models.model import BudgetRefusal
-from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import Compacted, TaskChanged, TaskInfo, TeamChanged, TeamEvent
-from teamwright.protocol.usage import NO_USAGE, Usage
+from teamwright.protocol.usage import NO_CAPS, NO_USAGE, Budget, Usage
 
 
 class Reservation(Struct):

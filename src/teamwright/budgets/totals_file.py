@@ -20,8 +20,8 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.protocol.events import TaskChanged, TeamEvent
 from teamwright.protocol.messages import encode
-from teamwright.storage.atomic_write import write_atomic
-from teamwright.storage.event_log_reader import last_number
+from teamwright.storage.event_log import last_number
+from teamwright.storage.files import write_atomic
 
 NAME = "cost.json"
 VERSION = 2

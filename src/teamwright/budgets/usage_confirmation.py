@@ -14,8 +14,8 @@ from typing import NamedTuple
 from teamwright.budgets.budget_scope import Scope
 from teamwright.models.model import NOT_CONTINUED, BudgetRefusal
 from teamwright.permissions.verdict import Approver, Question
-from teamwright.protocol.budget import Budget
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.usage import Budget
 
 
 class CallingAgent(NamedTuple):

@@ -15,15 +15,23 @@ from msgspec.structs import replace
 
 from teamwright.budgets.budget_scope import Estimate, Scope
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
-from teamwright.models.model import BudgetRefusal, Failure, Model, ModelCard, Prefix, Reply, Request, price_usage
-from teamwright.models.stop_reason import INTERRUPTED
+from teamwright.models.model import (
+    INTERRUPTED,
+    BudgetRefusal,
+    Failure,
+    Model,
+    ModelCard,
+    Prefix,
+    Reply,
+    Request,
+    price_usage,
+)
 from teamwright.models.token_estimate import BYTES_PER_TOKEN, answer_tokens, message_tokens, written_tokens
-from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import LimitExceeded, TeamRefused
 from teamwright.protocol.events import ESTIMATED_COUNT, FAILED_ATTEMPTS, Emit, ModelCallEnded
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import encode
-from teamwright.protocol.usage import NO_USAGE, Usage
+from teamwright.protocol.usage import NO_USAGE, Budget, Usage
 
 Clock: TypeAlias = Callable[[], float]
 
@@ -77,7 +85,6 @@ class AgentMeter:
     # ── the port ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def reserve(self, request: Request, card: ModelCard) -> BudgetRefusal | None:
-        """Implement `Meter.reserve`."""
         self._task = self._task_now()
         self._sent_items = len(request.items)
         scopes = self._scopes()
@@ -90,7 +97,6 @@ class AgentMeter:
         return None
 
     async def charge(self, usage: Usage) -> BudgetRefusal | None:
-        """Implement `Meter.charge`."""
         return None if self._hold is None else await self._hold.charge(usage)
 
     def settle(self, answer: Reply | Failure | None) -> str:
@@ -125,7 +131,6 @@ class AgentMeter:
         return self._sent[0].wire if self._sent is not None else ""
 
     async def admit(self, calls: int) -> int:
-        """Implement `Meter.admit`."""
         admitted = await self.budget_tracker.admit(self._scopes(), calls)
         account = self.budget_tracker.books.account(self.agent)
         account.tool_calls += admitted

@@ -14,14 +14,8 @@ from msgspec import Struct, field
 
 from teamwright.protocol.events import FAILED_ATTEMPTS, MemberChanged, ModelCallEnded, TeamChanged, TeamEvent
 from teamwright.protocol.usage import NO_USAGE, Usage
-from teamwright.storage.event_log_reader import (
-    find_event_end,
-    parse_event,
-    parse_number,
-    parse_snapshot,
-    parse_snapshot_time,
-)
-from teamwright.storage.jsonl import read_backward, read_lines
+from teamwright.storage.event_log import find_event_end, parse_event, parse_number, parse_snapshot, parse_snapshot_time
+from teamwright.storage.json_lines import read_backward, read_lines
 
 TaskKey: TypeAlias = tuple[str, str]
 """A unique key of a task: the directory of its team (empty: the session's own list), and its number."""

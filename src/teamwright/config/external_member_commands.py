@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from msgspec import Struct, field
 
-from teamwright.config.settings.settings_files import bad_settings
+from teamwright.config.settings.files import bad_settings
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.secret_texts import repr_without

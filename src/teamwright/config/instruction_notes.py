@@ -12,11 +12,10 @@ from typing import Literal
 from msgspec import Struct
 
 from teamwright.agent.instructions import FILE_NAMES, LOCAL_FILE_NAME, MAX_CHARS
-from teamwright.config.settings.writable_files import exclude_from_git
+from teamwright.config.settings.files import exclude_from_git
 from teamwright.protocol.errors import TeamRefused
-from teamwright.storage.atomic_write import storage_error, write_atomic
+from teamwright.storage.files import read_plain, storage_error, write_atomic
 from teamwright.storage.paths import Home
-from teamwright.storage.read_bounded import read_plain
 
 NoteScope = Literal["user", "project", "local"]
 

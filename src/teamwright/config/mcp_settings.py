@@ -15,14 +15,14 @@ from typing import Any, cast
 from msgspec import Struct, field
 
 from teamwright.config.project_mcp_file import FILE, MAX_BYTES, SERVERS, project_servers
-from teamwright.config.settings.setting_fields import fill_settings
+from teamwright.config.settings.files import SettingsLayer, SettingsOrigin
+from teamwright.config.settings.keys import fill_settings
 from teamwright.config.settings.setting_parts import SettingPart, SettingParts
-from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin
+from teamwright.config.trust import TrustState
 from teamwright.config.trust_entries import entry_of, server_entry
-from teamwright.config.trust_store import TrustState
 from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_entry, parse_servers
 from teamwright.protocol.errors import UsageError
-from teamwright.storage.read_bounded import read_plain
+from teamwright.storage.files import read_plain
 
 ENABLE_ALL = "enableAllProjectMcpServers"
 ENABLED = "enabledMcpjsonServers"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.config.settings.files import bad_settings
 from teamwright.config.settings.settings import Settings
-from teamwright.config.settings.settings_files import bad_settings
 from teamwright.models.effort import LEVELS, parse_effort
 from teamwright.models.endpoint import APIS
 from teamwright.models.model_settings import CustomProvider, ModelFacts, ModelSettings, Price

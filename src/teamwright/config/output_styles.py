@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from teamwright.protocol.ids import nearest
 from teamwright.skills.skill_definition import parse_head
+from teamwright.storage.files import read_plain
 from teamwright.storage.paths import Home
-from teamwright.storage.read_bounded import read_plain
 
 DIRECTORY = "output-styles"
 

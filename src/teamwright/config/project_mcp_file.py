@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from msgspec import Struct, field
 
-from teamwright.config.settings.json_positions import explain_json_error
-from teamwright.storage.read_bounded import read_plain
+from teamwright.config.settings.files import explain_json_error
+from teamwright.storage.files import read_plain
 
 FILE = ".mcp.json"
 SERVERS = "mcpServers"

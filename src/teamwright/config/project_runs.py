@@ -87,8 +87,7 @@ def server_files(root: Path, entry: object) -> RunFiles:
 
 def skill_files(root: Path, texts: Iterable[str]) -> RunFiles:
     """Return the files of the repository that the shell lines of these skills and commands would run."""
-    from teamwright.skills.command_template import shell_lines
-    from teamwright.skills.skill_definition import parse_head
+    from teamwright.skills.skill_definition import parse_head, shell_lines
 
     lines = [line for text in texts for line in shell_lines(parse_head(text).body)]
     return merge_run_files(line_files(root, re.sub(r"\$(?:ARGUMENTS|\d)", "x", line)) for line in lines)

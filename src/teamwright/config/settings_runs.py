@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.config.agent_types.definition_sources import DefinitionSources
+from teamwright.config.agent_types import DefinitionSources
 from teamwright.config.plugins import plugin_variables
 from teamwright.config.project_runs import (
     bind_hook,

@@ -17,23 +17,22 @@ from typing import Any, Literal, TypeAlias, cast
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from teamwright.config.agent_types.definition_sources import FoundDefinition, repository_directories
+from teamwright.config.agent_types import FoundDefinition, repository_directories
 from teamwright.config.project_mcp_file import FILE as SERVERS_FILE
 from teamwright.config.project_mcp_file import SERVERS, describe_server, project_servers
 from teamwright.config.project_runs import git_files, hook_files, line_files, run_digests, server_files, skill_files
-from teamwright.config.settings.setting_keys import KEYS, MODE
-from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, is_user_only_variable, read_layer
-from teamwright.config.team_definition import widening_of_role, widening_of_team
-from teamwright.config.team_definition_reader import FILE, read_definition
+from teamwright.config.settings.files import SettingsLayer, SettingsOrigin, is_user_only_variable, read_layer
+from teamwright.config.settings.keys import KEYS, MODE
+from teamwright.config.team_file import FILE, read_definition, widening_of_role, widening_of_team
 from teamwright.git.git_entries import GitEntry, git_entries
 from teamwright.git.git_settings import person_entries, person_environment
 from teamwright.hooks.hook_index import HookSpec, parse_hooks
 from teamwright.permissions.run_files import NOTHING, RunFiles, merge_run_files
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart
+from teamwright.skills.skill_catalog import MAX_FILE_BYTES, SKILL_FILE, skill_file
 from teamwright.skills.skill_definition import SkillKind
-from teamwright.skills.skill_search import MAX_FILE_BYTES, SKILL_FILE, skill_file
-from teamwright.storage.read_bounded import read_plain
+from teamwright.storage.files import read_plain
 
 TrustEffect: TypeAlias = Literal["used", "not used yet"]
 
@@ -299,7 +298,7 @@ def _asset_entry(root: Path, kind: SkillKind, place: str, path: Path) -> TrustEn
 
     One whose real path is elsewhere is neither used nor read.
     """
-    from teamwright.skills.command_template import describe_effects
+    from teamwright.skills.skill_definition import describe_effects
 
     file = f"{place}/{path.name}"
     if not Path(os.path.realpath(path)).is_relative_to(root):

@@ -14,11 +14,10 @@ from pathlib import Path
 from teamwright.config.mcp_settings import PROJECT_DIRECTORY
 from teamwright.config.plugins import Plugin, plugin_variables
 from teamwright.config.settings.settings import Settings
+from teamwright.config.trust import TrustState
 from teamwright.config.trust_entries import TrustEntry, asset_digest, asset_files, asset_places
-from teamwright.config.trust_store import TrustState
-from teamwright.skills.skill_catalog import SkillCatalog
+from teamwright.skills.skill_catalog import SKILL_FILE, SkillCatalog, SkillDirectory, find_skills
 from teamwright.skills.skill_definition import SkillDefinition, SkillKind
-from teamwright.skills.skill_search import SKILL_FILE, SkillDirectory, find_skills
 from teamwright.storage.paths import Home
 
 TOLD = 5

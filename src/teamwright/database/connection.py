@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2s
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from teamwright.database.administration import read_facts, require_usable
 from teamwright.database.driver import (
     COMMAND_S,
     Connection,
@@ -28,7 +29,6 @@ from teamwright.database.driver import (
     open_pool,
     store_error,
 )
-from teamwright.database.server_checks import read_facts, require_usable
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.time_limit import time_limit
 

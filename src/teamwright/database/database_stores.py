@@ -19,9 +19,9 @@ from teamwright.team_records.stored_teams import StoredTeams
 if TYPE_CHECKING:
     from teamwright.database.integration_queue import DatabaseIntegrationStore
     from teamwright.models.endpoint import Endpoint
-    from teamwright.models.rate_limit.rate_limiter import RateLimiter
+    from teamwright.models.rate_limit import RateLimiter
     from teamwright.team_records.roster import OnRestored
-    from teamwright.team_records.team_state_file import TeamFile
+    from teamwright.team_records.team_state import TeamFile
 
 
 class DatabaseStores:
@@ -51,15 +51,12 @@ class DatabaseStores:
 
     @property
     def teams(self) -> StoredTeams:
-        """See TeamStores."""
         return StoredTeams(DatabaseTeams(self.database), self)
 
     def tasks(self, name: str) -> DatabaseTaskStore:
-        """See TeamStores."""
         return DatabaseTaskStore(self.database, self._session, name)
 
     def mailbox(self, directory: str, name: str) -> DatabaseMailbox:
-        """See TeamStores."""
         return DatabaseMailbox(self.database, self._session, (directory, name), self._mail)
 
     def roster(self, directory: str, on_restored: OnRestored | None = None) -> DatabaseRoster:
@@ -67,19 +64,16 @@ class DatabaseStores:
         return DatabaseRoster(self.database, self._session, directory)
 
     def state(self, directory: str) -> DatabaseDocument[TeamFile]:
-        """See TeamStores."""
         if directory not in self._states:
             self._states[directory] = DatabaseDocument(self.database, self._session, directory, STATE)
         return self._states[directory]
 
     def integration(self, directory: str) -> DatabaseIntegrationStore:
-        """See TeamStores."""
         from teamwright.database.integration_queue import DatabaseIntegrationStore
 
         return DatabaseIntegrationStore(self.database, directory)
 
     async def mailbox_names(self, directory: str) -> list[str]:
-        """See TeamStores."""
         rows = await self.database.read(
             lambda connection: connection.fetch(
                 'select shown_name from mailboxes where team = $1 order by shown_name collate "C"', directory

@@ -47,15 +47,11 @@ class Transaction(Protocol):
 
     async def start(self) -> None:
         """Begin it."""
-        ...
 
-    async def commit(self) -> None:
-        """Commit it."""
-        ...
+    async def commit(self) -> None: ...
 
     async def rollback(self) -> None:
         """Undo it."""
-        ...
 
 
 class Connection(Protocol):
@@ -67,7 +63,6 @@ class Connection(Protocol):
 
     async def executemany(self, command: str, args: Sequence[Sequence[object]]) -> None:
         """Run a statement for each row of arguments."""
-        ...
 
     async def fetch(self, query: str, *args: object) -> Sequence[Row]:
         """Return all rows."""
@@ -83,15 +78,12 @@ class Connection(Protocol):
 
     async def add_listener(self, channel: str, callback: OnNotification) -> None:
         """Call back for each notification of a channel."""
-        ...
 
     async def remove_listener(self, channel: str, callback: OnNotification) -> None:
         """Call back no longer."""
-        ...
 
     def add_termination_listener(self, callback: Callable[[object], None]) -> None:
         """Call back once the connection has ended."""
-        ...
 
     def transaction(self) -> Transaction:
         """Return a new transaction, which has not begun."""
@@ -103,11 +95,9 @@ class Connection(Protocol):
 
     def terminate(self) -> None:
         """Close the socket at once."""
-        ...
 
     async def close(self, *, timeout: float | None = None) -> None:
         """Close the connection in order."""
-        ...
 
 
 class Pool(Protocol):
@@ -119,15 +109,12 @@ class Pool(Protocol):
 
     async def close(self) -> None:
         """Close all connections."""
-        ...
 
     def terminate(self) -> None:
         """Close all sockets at once."""
-        ...
 
     async def expire_connections(self) -> None:
         """Replace every connection at its next use."""
-        ...
 
 
 def load_driver() -> Any:

@@ -15,7 +15,6 @@ class DatabaseIntegrationStore:
         self._team = team
 
     async def add(self, entry: IntegrationEntry) -> bool:
-        """See IntegrationStore."""
 
         async def work(connection: Connection) -> bool:
             done = await connection.execute(
@@ -27,11 +26,9 @@ class DatabaseIntegrationStore:
         return await self._database.write(work)
 
     async def get(self, id: str) -> IntegrationEntry | None:
-        """See IntegrationStore."""
         return await self._database.read(lambda connection: self._load(connection, id))
 
     async def entries(self) -> list[IntegrationEntry]:
-        """See IntegrationStore."""
         rows = await self._database.read(
             lambda connection: connection.fetch("select id, body from integration_entries where team = $1", self._team)
         )
@@ -39,7 +36,6 @@ class DatabaseIntegrationStore:
         return sorted(found, key=lambda entry: (entry.order, entry.id))
 
     async def change(self, id: str, change: ChangeEntry) -> IntegrationEntry:
-        """See IntegrationStore."""
 
         async def work(connection: Connection) -> IntegrationEntry:
             before = await self._load(connection, id, " for update")

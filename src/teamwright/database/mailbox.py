@@ -15,14 +15,13 @@ from teamwright.database.connection import Database
 from teamwright.database.driver import Connection
 from teamwright.database.roster_and_state_rows import ROSTER
 from teamwright.database.session_connection import SessionConnection
-from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
+from teamwright.mail.inbox_file import MAX_RUNTIME_UNREAD, MAX_UNREAD
+from teamwright.mail.inbox_writer import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, inbox_full_error
 from teamwright.mail.mailbox import OnArrival, OnLoss
 from teamwright.mail.message_size import check_text_size
-from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, inbox_full_error
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.ids import inbox_stem, message_id
+from teamwright.protocol.ids import inbox_stem, iso_time, message_id
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_entry
-from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.file_watcher import Watcher
 
 
@@ -137,7 +136,6 @@ class DatabaseMailbox:
             self._on_arrival(fresh)
 
     async def mark_delivered(self, ids: Collection[str]) -> bool:
-        """See Mailbox."""
         if not ids:
             return False
 
@@ -151,7 +149,6 @@ class DatabaseMailbox:
         return False
 
     async def contains(self, msg_id: str) -> bool:
-        """See Mailbox."""
         return await self._database.read(
             lambda connection: connection.fetchval(
                 "select exists (select 1 from mail where team = $1 and reader = $2 and msg_id = $3)",
@@ -163,8 +160,7 @@ class DatabaseMailbox:
         """See FollowedMailbox. For entries that other programs write into files: a database has none of them."""
         return []
 
-    def mark(self) -> None:
-        """See FollowedMailbox."""
+    def mark(self) -> None: ...
 
     def watch(self, watcher: Watcher, on_change: Callable[[], None]) -> Callable[[], None]:
         """See FollowedMailbox. The watcher, which watches files, is not used."""

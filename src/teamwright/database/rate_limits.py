@@ -16,8 +16,8 @@ from teamwright.database.connection import Database
 from teamwright.database.driver import Connection, Row
 from teamwright.database.session_connection import SessionConnection
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.rate_limit.rate_limiter import RateLimiter
-from teamwright.models.rate_limit.rate_state import SAME_REFUSAL_S, RateState, merge_states
+from teamwright.models.rate_limit import RateLimiter
+from teamwright.models.rate_state import SAME_REFUSAL_S, RateState, merge_states
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.time_limit import time_limit
 

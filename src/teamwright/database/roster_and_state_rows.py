@@ -9,9 +9,9 @@ from teamwright.database.connection import Database
 from teamwright.database.driver import Connection
 from teamwright.database.session_connection import SessionConnection
 from teamwright.protocol.errors import StorageError, TeamwrightError
-from teamwright.protocol.roster import TeamConfig, parse_config
+from teamwright.protocol.members import TeamConfig, parse_config
 from teamwright.storage.file_watcher import Watcher
-from teamwright.team_records.team_state_file import TeamFile, parse_team_file
+from teamwright.team_records.team_state import TeamFile, parse_team_file
 
 T = TypeVar("T")
 
@@ -47,16 +47,13 @@ class DatabaseDocument(Generic[T]):
 
     @property
     def place(self) -> str:
-        """See Document."""
         return f"team {self._team} in {self._database.place}"
 
     async def read(self) -> T | None:
-        """See Document."""
         self._known = await self._database.read(self._load)
         return self._known.value if self._known is not None else None
 
     async def change(self, change: Callable[[T], T]) -> T:
-        """See Document."""
 
         async def work(connection: Connection) -> _Known[T]:
             before = await self._load(connection, " for update")
@@ -75,8 +72,7 @@ class DatabaseDocument(Generic[T]):
         self._known = await self._database.write(work)
         return self._known.value
 
-    def mark(self) -> None:
-        """See Document."""
+    def mark(self) -> None: ...
 
     def follow(self, watcher: Watcher, on_change: Callable[[], None]) -> Callable[[], None]:
         """See Document. The watcher, which watches files, is not used."""
@@ -120,7 +116,6 @@ class DatabaseRoster(DatabaseDocument[TeamConfig]):
         return not self._was_missing
 
     async def read(self) -> TeamConfig:
-        """See RosterDocument."""
         config = await super().read()
         self._was_missing = config is None
         if config is None:

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from teamwright.database.driver import Connection, Row
 from teamwright.protocol.errors import StorageError
 from teamwright.requests.request_store import RequestStore
-from teamwright.storage.atomic_write import storage_error, write_atomic, write_new
 from teamwright.storage.file_lease import lease_path
+from teamwright.storage.files import storage_error, write_atomic, write_new
 from teamwright.storage.paths import Home
 
 GROWING = ".jsonl"

@@ -18,9 +18,9 @@ from teamwright.database.roster_and_state_rows import ROSTER, STATE, insert_docu
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import InboxEntry, parse_entry
-from teamwright.protocol.roster import TeamConfig
+from teamwright.protocol.members import TeamConfig
 from teamwright.team_records.stored_teams import StoredTeam
-from teamwright.team_records.team_state_file import LeadLease, TeamFile, parse_team_file
+from teamwright.team_records.team_state import LeadLease, TeamFile, parse_team_file
 
 
 def session_lease(session: str) -> str:
@@ -44,7 +44,6 @@ class DatabaseTeams:
         return await self._database.read(load_teams)
 
     async def add(self, directory: str, config: TeamConfig, file: TeamFile) -> bool:
-        """See TeamTable."""
 
         async def work(connection: Connection) -> bool:
             if not await insert_document(connection, directory, ROSTER.kind, config.encode()):
@@ -85,7 +84,6 @@ class DatabaseTeams:
         return await self._database.write(work)
 
     async def adopt_open_tasks(self, list: str, other: str) -> None:
-        """See TeamTable."""
 
         async def work(connection: Connection) -> None:
             for name in sorted((list, other)):
@@ -105,7 +103,6 @@ class DatabaseTeams:
         await self._database.write(work)
 
     async def archive(self, directory: str) -> list[InboxEntry]:
-        """See TeamTable."""
 
         async def work(connection: Connection) -> list[InboxEntry]:
             body = await connection.fetchval(

@@ -13,10 +13,9 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from msgspec import Struct, field
 
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.timestamps import iso_time
-from teamwright.storage.atomic_write import storage_error
-from teamwright.storage.jsonl import read_lines
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, iso_time
+from teamwright.storage.files import storage_error
+from teamwright.storage.json_lines import read_lines
 from teamwright.tools.files.edit_journal_writer import JOURNAL, append_entry
 
 USER = "user"

@@ -18,14 +18,14 @@ from teamwright.edit_history.undo import UndoRequest
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD
 from teamwright.saved.saved_members import match_member_name
-from teamwright.saved.saved_team_access import SavedTeamAccess
+from teamwright.saved.team_access import SavedTeamAccess
 from teamwright.saved.teams import all_teams
 from teamwright.session.session import Session
-from teamwright.session.wiring.session_worktree import stored_worktree
+from teamwright.session.wiring.worktrees import stored_worktree
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 from teamwright.subagents.journal import RunJournal
-from teamwright.team_records.incarnation import process_directory
+from teamwright.team_records.team_state import process_directory
 from teamwright.views.log import event_name, find_log
 
 

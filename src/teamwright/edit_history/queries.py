@@ -21,14 +21,13 @@ from teamwright.edit_history.history_location import (
     subagent_owners,
 )
 from teamwright.edit_history.session_diff import FileChange, count_reverted, file_changes, newest_edit_of_call
-from teamwright.edit_history.undo import UndoResult, apply_undo, require_plan
-from teamwright.edit_history.undo_plan import UndoPlan
+from teamwright.edit_history.undo import UndoPlan, UndoResult, apply_undo, require_plan
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.protocol.runtime_tags import RuntimeTags
 from teamwright.session.session import Session
 from teamwright.storage.file_lease import Lease, lease_path
-from teamwright.storage.jsonl import Journal
+from teamwright.storage.json_lines import Journal
 from teamwright.views.log import event_name
 
 BY_UNDO = "the user's undo"

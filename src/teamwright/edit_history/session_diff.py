@@ -16,8 +16,16 @@ from msgspec.structs import replace
 
 from teamwright.edit_history.edit_journal_reader import ChangeEntry, EditJournal, count_by_member, display_name
 from teamwright.tools.files.edit_journal_writer import digest, link_content, load_content
-from teamwright.tools.files.file_text import count_changes, decode, is_binary, replace_surrogates, unified_diff
-from teamwright.tools.files.replace_file import MAX_BYTES, open_regular, read_all
+from teamwright.tools.files.file_change import (
+    MAX_BYTES,
+    count_changes,
+    decode,
+    is_binary,
+    open_regular,
+    read_all,
+    replace_surrogates,
+    unified_diff,
+)
 
 
 class CurrentContent(Struct, frozen=True):

@@ -37,16 +37,14 @@ from teamwright.protocol.errors import TeamwrightError, UnknownMember, UsageErro
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, session_list_name
 from teamwright.protocol.messages import message_text
 from teamwright.protocol.task import Task, TaskStatus
+from teamwright.saved.control import send
 from teamwright.saved.saved_members import match_member_name, transcripts_of
-from teamwright.saved.saved_team_access import FileAccess, SavedTeamAccess
-from teamwright.saved.send_from_outside import send
-from teamwright.saved.team_address import find_address
+from teamwright.saved.team_access import FileAccess, SavedTeamAccess, find_address
 from teamwright.saved.teams import find_tasks, find_team_view
 from teamwright.session.session import Session
 from teamwright.storage.paths import Home
-from teamwright.tasks.task_check import reopen
+from teamwright.tasks.completion_conditions import ReviewAnswer, reopen, withdraw
 from teamwright.tasks.task_list import TaskList
-from teamwright.tasks.task_review import ReviewAnswer, withdraw
 from teamwright.tasks.task_rules import USER
 from teamwright.tasks.task_store import FollowedTaskStore
 from teamwright.team_records.file_stores import FileStores
@@ -117,7 +115,7 @@ async def _open_session_access(session: Session) -> AsyncGenerator[SavedTeamAcce
     """Give the access to the team of a session, also when it is in a database."""
     if not isinstance(stores := session.team.stores, FileStores):
         from teamwright.database.database_stores import DatabaseStores
-        from teamwright.saved.database_access import open_database_access
+        from teamwright.saved.team_access import open_database_access
 
         if isinstance(stores, DatabaseStores):
             async with open_database_access(stores.database.address, session.team.name or session.id) as access:

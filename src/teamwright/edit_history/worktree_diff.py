@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.config.trust_store import TrustStore
+from teamwright.config.trust import TrustStore
 from teamwright.edit_history.session_diff import COMPARED_MOST, EditShare, FileChange
 from teamwright.git.git_calls import GitCallOptions, run_git
 from teamwright.storage.paths import Home

@@ -84,7 +84,6 @@ class TeamWatcher:
         return self._files
 
     def note_ended(self, name: str, why: str, /) -> None:
-        """Implement `ExternalMemberObserver.note_ended`."""
         self._watchers().roster.note_ended(name, why)
 
     def note_joined(self, name: str, /) -> None:

@@ -20,20 +20,19 @@ from teamwright.external.external_member import ExternalMember, InboxSigns
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, parse_iso_ms
 from teamwright.protocol.mail import ShutdownApproved, parse_protocol
-from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.timestamps import parse_iso_ms
+from teamwright.protocol.members import RosterMember
 from teamwright.storage.file_watcher import Watcher
-from teamwright.team_records.incarnation import Incarnation
 from teamwright.team_records.life_cycle import ENDED_STATES, LifecycleEvent
 from teamwright.team_records.spawn_spec import SpawnSpec
+from teamwright.team_records.team_state import Incarnation
 from teamwright.teams.backend import Backend, Launch, Location
 from teamwright.teams.backend_teammate import TeammateLauncher
 from teamwright.teams.external_plans import mode_for_external
-from teamwright.teams.mailbox.runtime_notes import send_note
-from teamwright.teams.roster_entries import change_entry, save_location, set_location
+from teamwright.teams.outgoing_mail import send_note
 from teamwright.teams.shutdown import process_end
+from teamwright.teams.spawn import change_entry, save_location, set_location
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 
@@ -86,13 +85,11 @@ class ExternalLauncher:
         """The followed programs by name and incarnation, each with the function that ends this."""
 
     async def choose_backend(self, spec: SpawnSpec) -> str:
-        """See `TeammateLauncher`."""
         kind, place = await self.commands.choose_backend(spec)
         self._backends[kind] = place
         return kind
 
     async def start(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See `TeammateLauncher`."""
         team, start = self.team, self.commands.build_start(member, incarnation)
         stranger = self._make_member(member, incarnation, self._backends[member.backend_type or ""])
         stranger.reported_mode = start.mode
@@ -110,7 +107,6 @@ class ExternalLauncher:
         return stranger
 
     async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See `TeammateLauncher`."""
         team = self.team
         location = Location.from_json(incarnation.place) if incarnation.place is not None else None
         if location is None:
@@ -129,7 +125,6 @@ class ExternalLauncher:
         return stranger
 
     async def clean_up(self, incarnation: Incarnation) -> None:
-        """See `TeammateLauncher`."""
         location = Location.from_json(incarnation.place) if incarnation.place is not None else None
         place = await self.commands.backend_for(location) if location is not None else None
         if location is not None and place is not None:
@@ -264,22 +259,17 @@ class CombinedLauncher:
         self._external = strangers
 
     async def choose_backend(self, spec: SpawnSpec) -> str:
-        """See `TeammateLauncher`."""
         return await (self._external if spec.command else self.processes).choose_backend(spec)
 
     @property
     def choice_reason(self) -> str:
-        """See `TeammateLauncher`."""
         return self.processes.choice_reason
 
     async def start(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See `TeammateLauncher`."""
         return await (self._external if incarnation.command else self.processes).start(member, incarnation, undo)
 
     async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See `TeammateLauncher`."""
         return await (self._external if incarnation.command else self.processes).resume(member, incarnation, undo)
 
     async def clean_up(self, incarnation: Incarnation) -> None:
-        """See `TeammateLauncher`."""
         await (self._external if incarnation.command else self.processes).clean_up(incarnation)

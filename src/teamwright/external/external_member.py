@@ -19,11 +19,11 @@ from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.processes.process_tree import process_start
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import FileMark, ModeChanged
+from teamwright.protocol.ids import now_ms
 from teamwright.protocol.mail import IdleNotification, InboxEntry
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.protocol.secret_texts import mask_tokens
-from teamwright.protocol.timestamps import now_ms
 from teamwright.team_records.life_cycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.backend_teammate import BackendTeammate
 from teamwright.teams.plan_requests import PendingPlan
@@ -107,7 +107,6 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
 
     @property
     def is_external(self) -> bool:
-        """See `Teammate`."""
         return True
 
     @property
@@ -117,21 +116,17 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
 
     @property
     def wake_target(self) -> ExternalMember:
-        """See `Teammate`."""
         return self
 
     @property
     def owes_turn(self) -> bool:
-        """See `Teammate`."""
         return False
 
     @property
     def cap_reason(self) -> str:
-        """See `Teammate`."""
         return ""
 
     def deliver_late_answer(self, text: str) -> None:
-        """See `Teammate`."""
         self.send_note(text, "an answer came late")
 
     def notify(self, notice: str | TaskEnd, key: str = "") -> None:
@@ -142,7 +137,6 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
         """See `Teammate`: its usage is not counted here."""
 
     def interrupt(self) -> bool:
-        """See `Teammate`."""
         return False
 
     async def terminate(self, grace_s: float) -> str:
@@ -165,7 +159,6 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
 
     @property
     def wake_pending(self) -> bool:
-        """See `Wakeable`."""
         return bool(self.inbox_signs.unread)
 
     # ── signs in its files (see `ExternalMemberListener`) ─────────────────────────────────────────────────────────────
@@ -187,7 +180,6 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
             self._rest_after(UNCERTAIN_S)
 
     def note_active(self, active: bool, /) -> None:
-        """See `ExternalMemberListener`."""
         self.check_inbox()
         self._active = active
         self.started.set()
@@ -210,37 +202,31 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
             self._set_resting()
 
     def note_waiting(self, what: str, /) -> None:
-        """See `ExternalMemberListener`."""
         self._open_waits += 1
         self._set_working()
         if self.state is MemberState.WORKING:
             self.transition(LifecycleEvent.BLOCK, what)
 
     def note_answered(self) -> None:
-        """See `ExternalMemberListener`."""
         self._open_waits = max(0, self._open_waits - 1)
         if not self._open_waits and self.state is MemberState.BLOCKED:
             self.transition(LifecycleEvent.ANSWERED)
 
     def note_mode(self, mode: str, /) -> None:
-        """See `ExternalMemberListener`."""
         self.reported_mode = mode
         self.emit(ModeChanged(member=self.name, mode=mode))
 
     def note_plan(self, plan: PendingPlan, /) -> None:
-        """See `ExternalMemberListener`."""
         self.pending_plan = plan
         self._update_state()
         self.team_changed.set()
 
     def note_agreement(self) -> None:
-        """See `ExternalMemberListener`."""
         if not self.end_cause:
             self.end_cause = SHUT_DOWN
             self._agreed_to_stop.set()
 
     def note_objection(self) -> None:
-        """See `ExternalMemberListener`."""
         self.stop_request_id = ""
         if self.state is MemberState.STOPPING:
             self.transition(LifecycleEvent.OBJECTED)

@@ -21,14 +21,13 @@ from teamwright.mail.inbox import Inbox, read_entries
 from teamwright.mail.mailbox import Mailbox
 from teamwright.mail.message_size import fit_text
 from teamwright.protocol.errors import InboxFull, LockLost, LockTimeout, StorageError
-from teamwright.protocol.ids import LEAD, keyed_id, message_id
+from teamwright.protocol.ids import LEAD, iso_time, keyed_id, message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, PlanApprovalRequest, fence_protocol, parse_protocol
-from teamwright.protocol.roster import TeamConfig
-from teamwright.protocol.timestamps import iso_time
+from teamwright.protocol.members import TeamConfig
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
 from teamwright.team_records.home_stores import HomeStores
-from teamwright.teams.mailbox.outgoing import default_summary
+from teamwright.teams.outgoing_mail import default_summary
 from teamwright.teams.plan_requests import PendingPlan
 
 _LEAD_PROCESS_KEY = "leadProcess"
@@ -238,7 +237,6 @@ class ExternalTeamStores(HomeStores):
         self._context = context
 
     def mailbox(self, directory: str, name: str) -> Inbox:
-        """See TeamStores."""
         paths = self.inbox_paths(directory, name)
         own = paths[0] == self.inbox_paths(directory, self._name)[0]
         return (OwnInbox if own else ExternalTeamInbox)(*paths, self._context)

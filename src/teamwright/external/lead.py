@@ -19,7 +19,7 @@ from teamwright.mail.mailbox import FollowedMailbox, Mailbox
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import Notice
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, parse_iso_ms
 from teamwright.protocol.mail import (
     InboxEntry,
     PermissionResponse,
@@ -28,8 +28,7 @@ from teamwright.protocol.mail import (
     fence_protocol,
     parse_protocol,
 )
-from teamwright.protocol.roster import TeamConfig
-from teamwright.protocol.timestamps import parse_iso_ms
+from teamwright.protocol.members import TeamConfig
 from teamwright.teams.plan_approval import apply_answer, resume_plan
 from teamwright.teams.plan_requests import answer_body, is_plan_of, newest_plan
 from teamwright.teams.team import SessionTeam

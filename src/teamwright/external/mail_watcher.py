@@ -25,7 +25,7 @@ from teamwright.protocol.mail import (
     parse_protocol,
 )
 from teamwright.teams.external_members import UNKNOWN_PROGRAM
-from teamwright.teams.mailbox.runtime_notes import send_note
+from teamwright.teams.outgoing_mail import send_note
 from teamwright.teams.shutdown_requests import apply_mailed_answer
 from teamwright.teams.team import SessionTeam
 

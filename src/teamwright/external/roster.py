@@ -20,16 +20,14 @@ from msgspec.structs import asdict, replace
 
 from teamwright.external.inbox import ExternalTeamInbox
 from teamwright.protocol.errors import StorageError, TeamwrightError
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, iso_time
 from teamwright.protocol.mail import InboxEntry, ShutdownApproved
-from teamwright.protocol.member_states import MemberState
-from teamwright.protocol.roster import RosterMember, TeamConfig, parse_member
+from teamwright.protocol.members import MemberState, RosterMember, TeamConfig, parse_member
 from teamwright.protocol.task import TaskStatus
-from teamwright.protocol.timestamps import iso_time
-from teamwright.storage.atomic_write import storage_error, write_atomic
+from teamwright.storage.files import storage_error, write_atomic
 from teamwright.storage.paths import make_private
-from teamwright.team_records.incarnation import Incarnation, parse_incarnation
-from teamwright.teams.mailbox.outgoing import default_summary
+from teamwright.team_records.team_state import Incarnation, parse_incarnation
+from teamwright.teams.outgoing_mail import default_summary
 from teamwright.teams.plan_requests import close_plans
 from teamwright.teams.team import SessionTeam
 
@@ -384,5 +382,4 @@ class OwnRosterEntry:
                 raise
 
 
-def _ignore_roster(_config: TeamConfig | None) -> None:
-    """Ignore the roster."""
+def _ignore_roster(_config: TeamConfig | None) -> None: ...

@@ -16,14 +16,13 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.member_states import MemberState
-from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.protocol.members import MemberState, RosterMember, TeamConfig
 from teamwright.team_records.file_stores import FileStores
 from teamwright.team_records.life_cycle import ENDED_STATES
 from teamwright.teams.external_members import UNKNOWN_PROGRAM
-from teamwright.teams.mailbox.runtime_notes import send_note
-from teamwright.teams.roster_entries import update_entries
+from teamwright.teams.outgoing_mail import send_note
 from teamwright.teams.shutdown import process_end
+from teamwright.teams.spawn import update_entries
 from teamwright.teams.team import SessionTeam
 
 MAX_REPAIRS = 6

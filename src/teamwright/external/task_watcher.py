@@ -12,14 +12,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.review import Reviewer
-from teamwright.protocol.task import Task, TaskStatus
+from teamwright.protocol.task import Reviewer, Task, TaskStatus
+from teamwright.tasks.completion_conditions import TaskCheckResult
 from teamwright.tasks.external_changes import STEP
-from teamwright.tasks.task_check import TaskCheckResult
 from teamwright.tasks.task_rules import change_word, is_owner, task_info
 from teamwright.tasks.task_store import DamagedTask, ExternalTaskChange, TaskFollower
 from teamwright.teams.external_members import UNKNOWN_PROGRAM
-from teamwright.teams.mailbox.runtime_notes import send_note
+from teamwright.teams.outgoing_mail import send_note
 from teamwright.teams.team import SessionTeam
 
 

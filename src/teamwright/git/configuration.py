@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.processes.named_files import TOO_MUCH, content_digest, named_code, tree_files
-from teamwright.storage.read_bounded import read_plain
+from teamwright.storage.files import read_plain
 
 FileState = tuple[int, ...]
 """Inode, times of change and size of a file; empty where there is none."""

@@ -24,7 +24,7 @@ from teamwright.git.configuration import (
     unreadable_digest,
 )
 from teamwright.git.repository import Discovery, GitRepository, discover, names_common_dir
-from teamwright.storage.read_bounded import read_plain
+from teamwright.storage.files import read_plain
 
 MAX_INDEX_BYTES = 128 << 20
 """Bytes of an index that are read; a longer one is not judged."""

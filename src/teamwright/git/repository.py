@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.git.configuration import named_work_tree
-from teamwright.storage.read_bounded import read_beginning, read_plain
+from teamwright.storage.files import read_beginning, read_plain
 
 _MAX_POINTER_BYTES = 8_192
 """Bytes of a file that contains only a path or a branch."""

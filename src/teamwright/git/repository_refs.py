@@ -8,7 +8,7 @@ import re
 from msgspec import Struct
 
 from teamwright.git.repository import GitRepository, current_branch
-from teamwright.storage.read_bounded import read_beginning, read_plain
+from teamwright.storage.files import read_beginning, read_plain
 
 _MAX_PACKED = 64 << 20
 _MAX_LOG = 4 << 20

@@ -22,8 +22,7 @@ from teamwright.hooks.hook_actions import (
     action_keys,
     parse_action,
 )
-from teamwright.protocol.ids import is_typo, nearest
-from teamwright.protocol.unknown_names import is_label
+from teamwright.protocol.ids import is_label, is_typo, nearest
 
 TIMEOUT_S = 60.0
 """Seconds that a hook without a timeout may run."""

@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from teamwright.hooks.hook_index import MAX_TIMEOUT_S, HookSpec
 from teamwright.hooks.hook_outcome import REFUSAL_EXIT_CODE, HookOutcome, cut_text, read_outcome
-from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
-from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.commands import Process, ProcessCommand, ProcessOutput, wait_or_terminate
 from teamwright.processes.program_environment import find_program
 
 MAX_OUTPUT = 200_000

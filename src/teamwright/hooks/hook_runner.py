@@ -23,8 +23,7 @@ from msgspec.structs import replace
 from teamwright.hooks.hook_actions import HttpLimits, HttpRequest
 from teamwright.hooks.hook_index import HookFunction, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcomes, parse_returned
-from teamwright.processes.confinement import Confinement
-from teamwright.processes.process_group import ProcessCommand
+from teamwright.processes.commands import Confinement, ProcessCommand
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
 from teamwright.processes.program_environment import own_program_start
 from teamwright.protocol.program_log import log_failure
@@ -89,8 +88,7 @@ class HookEnvironment(Struct, frozen=True):
     """Returns why git may run a program of the project in a directory now; empty when it runs none."""
 
 
-def _ignore_notice(text: str, level: str) -> None:
-    """Ignore the notice."""
+def _ignore_notice(text: str, level: str) -> None: ...
 
 
 def _match_all(condition: str) -> bool:

@@ -12,7 +12,7 @@ import httpx2
 
 from teamwright.hooks.hook_actions import HttpRequest
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, read_outcome
-from teamwright.processes.http_client import environment_certificates, hide_http_logs
+from teamwright.processes.http import environment_certificates, hide_http_logs
 
 MAX_BYTES = 200_000
 """Bytes of an answer that are read."""

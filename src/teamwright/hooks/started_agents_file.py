@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from teamwright.hooks.payload import HookAgent
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.timestamps import iso_time
-from teamwright.storage.jsonl import Journal, read_lines
+from teamwright.protocol.ids import iso_time
+from teamwright.storage.json_lines import Journal, read_lines
 
 FILE_NAME = "hooks.jsonl"
 VERSION = 1
@@ -30,12 +30,10 @@ class AgentStarts:
         self._journal: Journal | None = None
 
     def record_start(self, agent: HookAgent) -> None:
-        """Record a start."""
         fields = {name: _json_value(getattr(agent, name)) for name in HookAgent.__struct_fields__}
         self._note({"v": VERSION, "type": "start", "at": iso_time(), "key": agent.key, "who": fields})
 
     def record_stop(self, agent: HookAgent) -> None:
-        """Record a stop."""
         self._note({"v": VERSION, "type": "stop", "at": iso_time(), "key": agent.key})
 
     def unstopped(self) -> list[HookAgent]:

@@ -15,20 +15,26 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.mail.inbox_layout import InboxItem, split_array
+from teamwright.mail.inbox_file import (
+    RETRIES,
+    RETRY_S,
+    InboxItem,
+    LockedInbox,
+    OnDamage,
+    RuntimeMailSigner,
+    split_array,
+)
 from teamwright.mail.inbox_writer import InboxWriter, PendingEntry
-from teamwright.mail.locked_inbox import RETRIES, RETRY_S, LockedInbox, OnDamage, RuntimeMailSigner
 from teamwright.mail.mailbox import InboxEvents, OnArrival, OnLoss
 from teamwright.mail.message_size import check_text_size
 from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError
 from teamwright.protocol.events import FileMark
-from teamwright.protocol.ids import message_id
+from teamwright.protocol.ids import iso_time, message_id
 from teamwright.protocol.mail import InboxEntry, parse_entry
-from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.file_watcher import file_mark
 from teamwright.storage.json_array import ArrayFile, FileStamp, NotAnArray, encode_array, file_stamp, read_with_stamp
-from teamwright.storage.jsonl import Journal, read_backward
-from teamwright.storage.loop_cache import LoopCache
+from teamwright.storage.json_lines import Journal, read_backward
+from teamwright.storage.locks import LoopCache
 
 if TYPE_CHECKING:
     from teamwright.storage.file_watcher import Watcher
@@ -145,7 +151,6 @@ class Inbox:
         self._events: InboxEvents | None = None
 
     def entries(self) -> list[InboxEntry]:
-        """See FollowedMailbox."""
         return read_entries(self.path)
 
     def mark(self) -> FileMark | None:
@@ -153,7 +158,6 @@ class Inbox:
         return file_mark(self.path.parents[3], self.path)
 
     def watch(self, watcher: Watcher, on_change: Callable[[], None]) -> Callable[[], None]:
-        """See FollowedMailbox."""
         return watcher.follow(self.path, on_change)
 
     def set_listeners(self, on_arrival: OnArrival | None, on_loss: OnLoss | None) -> None:
@@ -171,7 +175,6 @@ class Inbox:
             self._events = InboxEvents(on_arrival, on_loss, known)
 
     async def put(self, entry: InboxEntry, *, runtime: bool = False) -> str:
-        """See Mailbox."""
         check_text_size(entry.text)
         msg_id, whole = entry.msg_id or message_id(), entry
         if not entry.msg_id or not entry.timestamp or entry.read:

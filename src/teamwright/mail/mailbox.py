@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from teamwright.mail.inbox_layout import InboxItem
+from teamwright.mail.inbox_file import InboxItem
 from teamwright.protocol.events import FileMark
 from teamwright.protocol.mail import InboxEntry
 
@@ -162,4 +162,3 @@ class FollowedMailbox(Mailbox, Protocol):
 
     def set_listeners(self, on_arrival: OnArrival | None, on_loss: OnLoss | None) -> None:
         """Set the callbacks for entries that other processes add, and for own entries that the reader never saw."""
-        ...

@@ -87,15 +87,12 @@ class Transport(Protocol):
 
     def send(self, message: Message) -> None:
         """Send a message, without waiting. Never raises: the peer receives errors."""
-        ...
 
     def cancel(self, request: int) -> None:
         """Cancel the wait for the answer of this request."""
-        ...
 
     async def close(self) -> None:
         """Close the transport and everything it uses. May be called twice."""
-        ...
 
 
 class CallDeadline(Struct):

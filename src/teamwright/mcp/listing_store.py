@@ -17,9 +17,8 @@ from teamwright.mcp.client import MAX_INSTRUCTIONS
 from teamwright.mcp.json_rpc import plain_line, plain_text
 from teamwright.mcp.tool_listing import MAX_TOOLS, ServedTool, parse_tools
 from teamwright.protocol.errors import StorageError
-from teamwright.storage.atomic_write import write_atomic
+from teamwright.storage.files import read_plain, write_atomic
 from teamwright.storage.paths import make_private
-from teamwright.storage.read_bounded import read_plain
 
 VERSION = 1
 MAX_FILE_BYTES = 8_000_000
@@ -104,7 +103,6 @@ class ListingStore:
             return None
 
     def save(self, digest: str, server: str, listing: ServerListing) -> None:
-        """Store a listing."""
         listed = [
             {"name": tool.remote_name, "description": tool.description, "inputSchema": tool.schema}
             | ({"execution": {"taskSupport": "optional"}} if tool.as_task else {})

@@ -2,28 +2,39 @@
 
 The start belongs to the server: a caller that is cancelled ends only its own wait. A failure is reported once; callers
 get it as McpServerError.
+[mcp/server]
+
+Log messages of an MCP server: a bounded file, and the errors that a person should read.
+[mcp/server_log]
+
+The objects that all MCP servers of a session share: their environment, stores, timeouts and answers to requests.
+[mcp/server_context]
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct, field
 
 from teamwright.mcp.client import McpClient
-from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpRequestError, McpServerError, Message
-from teamwright.mcp.listing_store import ServerListing, parse_prompts
+from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpRequestError, McpServerError, Message, plain_line
+from teamwright.mcp.listing_store import ListingStore, ServerListing, parse_prompts
+from teamwright.mcp.oauth import LoginStore
 from teamwright.mcp.server_config import ServerConfig
-from teamwright.mcp.server_context import ServerContext
-from teamwright.mcp.server_log import LEVEL, ServerLog
-from teamwright.mcp.stdio_transport import StdioTransport
+from teamwright.mcp.stdio_transport import ServerEnvironment, StdioTransport
 from teamwright.mcp.tool_listing import ServedTool, parse_tools
 from teamwright.protocol.time_limit import time_limit
 
 if TYPE_CHECKING:
     from httpx2 import Auth
+
 
 MAX_FAILED_STARTS = 3
 """Starts that failed, or that no answer to a call followed, after which it is not started again."""
@@ -251,7 +262,7 @@ class McpServer:
                 raise McpServerError("is part of a client program, and none drives this process", dead=True)
             ClientTransport(self.config.name, peer, self._context.exchange)
         elif self.config.kind == "sse":
-            from teamwright.mcp.sse_transport import SseTransport
+            from teamwright.mcp.http_transport import SseTransport
 
             SseTransport(self.config, peer, self._auth())
         else:
@@ -364,3 +375,100 @@ class McpServer:
         if self.state != "closed" and self.state != state:
             self.state = state
             self._context.on_change()
+
+
+MAX_BYTES = 1_000_000
+"""Bytes of a file; later messages are dropped."""
+
+MAX_SHOWN = 10
+"""The most different errors of one server that a person reads."""
+
+LEVEL = "warning"
+"""The least level that servers are asked for."""
+
+_SERIOUS = frozenset({"error", "critical", "alert", "emergency"})
+
+
+class ServerLog:
+    """The log messages of one server, in a file that is created with the first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._size: int | None = None
+        self._reported: set[str] = set()
+
+    def add(self, params: Mapping[str, Any], mask: Callable[[str], str]) -> str:
+        """Store a message. Return its text when a person should read it: an error, the first time; else nothing."""
+        data, level = params.get("data"), plain_line(str(params.get("level", "")), 20)
+        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
+        line = plain_line(mask(text), 2_000)
+        self._store(f"{level}: {line}\n".encode("utf-8", "replace"))
+        notice = plain_line(line, 300)
+        if level not in _SERIOUS or notice in self._reported or len(self._reported) >= MAX_SHOWN:
+            return ""
+        self._reported.add(notice)
+        return notice
+
+    def _store(self, content: bytes) -> None:
+        """Append to the file, which a server of an earlier process may have begun."""
+        with suppress(OSError):
+            if self._size is None:
+                self._size = self._path.stat().st_size if self._path.exists() else 0
+            if self._size + len(content) <= MAX_BYTES:
+                self._size += len(content)
+                with self._path.open("ab") as file:
+                    file.write(content)
+
+
+ReportProblem: TypeAlias = Callable[[str, str], None]
+"""Called with a sentence that a person should read about a server, and `info` or `warning`."""
+
+
+async def wait_for_nothing(_config: ServerConfig) -> None:
+    """Return immediately: the default of `ServerContext.before_start`."""
+
+
+class AnswerServers(Protocol):
+    """The answers to requests of servers: directories, input of the user, a model's answer."""
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The capabilities that are declared to servers."""
+        ...
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The addresses of the session's directories, which a server may list."""
+        ...
+
+    async def answer(self, server: ServerConfig, method: str, params: Mapping[str, Any]) -> Message:
+        """Return the result of a server's request. Raises McpRequestError."""
+        ...
+
+
+class ServerTimeouts(Struct, frozen=True):
+    """Timeouts in seconds: for a start with handshake and tool list, and for a call without progress."""
+
+    start_s: float = 30.0
+    call_s: float = 600.0
+
+
+class ServerContext(Struct, frozen=True):
+    """The state that all servers of a session share. `before_start` is awaited before a server is started.
+
+    `on_change` is called when the state of a server changes.
+    """
+
+    environment: ServerEnvironment
+    listings: ListingStore
+    report: ReportProblem
+    version: str
+    limits: ServerTimeouts = field(default_factory=ServerTimeouts)
+    before_start: Callable[[ServerConfig], Awaitable[object]] = wait_for_nothing
+    on_change: Callable[[], None] = lambda: None
+    exchange: Callable[[str, Message], Awaitable[Message]] | None = None
+    """Sends a message to a server inside the client program; None without a client."""
+    logins: LoginStore | None = None
+    """Stored logins at servers with an address."""
+    requests: AnswerServers | None = None
+    """Answers requests of servers; None: they are refused."""

@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from teamwright.protocol.ids import is_label
 from teamwright.protocol.secret_texts import repr_without
-from teamwright.protocol.unknown_names import is_label
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 
 TransportKind: TypeAlias = Literal["stdio", "http", "sse", "sdk"]

@@ -13,9 +13,8 @@ from typing import cast
 
 from msgspec import Struct
 
-from teamwright.mcp.server import McpServer
+from teamwright.mcp.server import McpServer, ServerContext
 from teamwright.mcp.server_config import ServerConfig
-from teamwright.mcp.server_context import ServerContext
 from teamwright.mcp.tool_listing import ServedTool, parse_server_key
 
 _WORD = re.compile(r"[a-z0-9]+")

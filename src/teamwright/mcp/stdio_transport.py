@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from teamwright.mcp.json_rpc import JsonRpcPeer, McpServerError, Message, last_words, plain_line
 from teamwright.mcp.server_config import ServerConfig
-from teamwright.processes.process_group import DRAIN_S, Process, ProcessCommand
-from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.commands import DRAIN_S, Process, ProcessCommand, ProcessOutput
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
 from teamwright.processes.program_environment import own_program_start
 from teamwright.protocol.time_limit import time_limit

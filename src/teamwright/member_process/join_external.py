@@ -2,6 +2,15 @@
 
 Its settings, tools, model and keys are its own; its lead answers permission requests by mail. The process does none of
 a lead's work. A failed start leaves nothing behind. Depends on all packages below.
+[member_process/join_external]
+
+Permission requests of a member to an external lead, by mail, and the grants that come with an approval.
+
+The queue is the one of every run: a hook or another terminal of the user may answer too, and the first answer counts.
+The description of a call is sent whole, or not at all. A grant is for this incarnation of the member, within bounds:
+nothing is saved permanently, bypassPermissions is never granted at run time, and the deny rules of the member's own
+settings always apply. Depends on the queue, mail and policies.
+[member_process/mailed_requests]
 """
 
 from __future__ import annotations
@@ -11,52 +20,46 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.agent.transcript import read_header
-from teamwright.approvals.request_queue import RequestQueue
+from teamwright.approvals.request_queue import LeadApprover, RequestQueue
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.config.model_settings_parser import model_settings
-from teamwright.config.person_authority import require_person_for_mode
+from teamwright.config.trust import require_person_for_mode
 from teamwright.external.inbox import ExternalMailFormat, ExternalTeamStores, InboxContext
 from teamwright.external.lead import LeadMail, LeadPresence, lead_process
 from teamwright.external.roster import MembershipFile, MembershipRecord, OwnRosterEntry
-from teamwright.member_process.external_member_lifetime import (
+from teamwright.member_process.external_membership import (
     ExternalMembership,
+    ExternalTeam,
     MemberIncarnation,
+    find_external_team,
     find_incarnation,
+    find_team_of_failed_start,
     new_incarnation,
     own_entry,
-)
-from teamwright.member_process.lead_proxies import ShutdownRefusal
-from teamwright.member_process.mailed_requests import (
-    ExternalLeadGrants,
-    MailApprover,
-    MailedRequests,
-)
-from teamwright.member_process.team_search import (
-    ExternalTeam,
-    find_external_team,
-    find_team_of_failed_start,
     working_directory,
 )
-from teamwright.models.model_names import resolve_model
-from teamwright.permissions.verdict import Mode
-from teamwright.protocol.errors import CannotStart, TeamwrightError
-from teamwright.protocol.events import Notice, SessionOpened
-from teamwright.protocol.ids import LEAD, message_id
-from teamwright.protocol.mail import InboxEntry
+from teamwright.member_process.lead_connection import ShutdownRefusal
+from teamwright.models.names import resolve_model
+from teamwright.permissions.grant_bounds import check_mode
+from teamwright.permissions.permission_decision import Policy
+from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpdate, Question
+from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
+from teamwright.protocol.events import Emit, ModeChanged, Notice, RequestAnswer, SessionOpened
+from teamwright.protocol.ids import LEAD, iso_time, message_id
+from teamwright.protocol.mail import InboxEntry, PermissionResponse
 from teamwright.protocol.member_flags import MemberFlags
-from teamwright.protocol.roster import RosterMember, TeamConfig
-from teamwright.protocol.timestamps import iso_time
-from teamwright.session.agents.agent_factory import AgentFactory
+from teamwright.protocol.members import RosterMember, TeamConfig
+from teamwright.session.agents.factory import AgentFactory
+from teamwright.session.agents.policies import AgentPolicies
 from teamwright.session.options import Options
-from teamwright.session.session_preparation import SessionContext, ask_timeout, load_member_context
-from teamwright.session.wiring.budget_wiring import connect_budget, totals_until
-from teamwright.session.wiring.process_components import (
+from teamwright.session.preparation import SessionContext, ask_timeout, load_member_context
+from teamwright.session.wiring.process import (
     AgentServices,
     make_agent_factory,
     make_models,
@@ -66,21 +69,144 @@ from teamwright.session.wiring.process_components import (
     open_call_counter,
     start_services,
 )
-from teamwright.session.wiring.team_factory import JoinedTeam, make_team
-from teamwright.storage.event_log import EventLog
-from teamwright.storage.event_log_reader import log_path, read_recent
+from teamwright.session.wiring.team_factory import JoinedTeam, connect_budget, make_team, totals_until
+from teamwright.storage.event_log import EventLog, log_path, read_recent
 from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.file_watcher import Watcher
-from teamwright.storage.jsonl import read_backward
+from teamwright.storage.json_lines import read_backward
 from teamwright.subagents.reports import job_end_notice
 from teamwright.team_records.file_stores import FileStores
-from teamwright.team_records.incarnation import Incarnation
 from teamwright.team_records.spawn_spec import SpawnSpec
+from teamwright.team_records.team_state import Incarnation
 from teamwright.team_records.team_status import TeamStatus
 from teamwright.teams.job_notices import connect_owners, notify_lost, notify_lost_subagents
 from teamwright.teams.spawn import start_in_process
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import ReportEnd, TeamPorts
+
+LEAD_SAYS = "lead"
+"""The approver of a request that the lead's mail answers."""
+
+
+class MailedRequests(Struct):
+    """Requests of the member of this name, and the answers in its lead's mail."""
+
+    requests: RequestQueue
+    team: SessionTeam
+    name: str
+
+    async def heard(self, message: PermissionResponse) -> bool:
+        """Take an answer. Return False for a request that was never this member's."""
+        id = message.request_id
+        box = self.team.requests
+        over = box.get_retired(id)
+        row = over[0] if over is not None else box.get(id)
+        if row is None or row.get("requester") != self.name or row.get("target") != LEAD:
+            return False
+        await self.requests.answer(id, _answer(message, cast("Mapping[str, Any]", row.get("input") or {})))
+        return True
+
+
+class MailApprover(LeadApprover):
+    """The external lead as approver, asked by mail alone."""
+
+    requests: RequestQueue | None = None
+
+    def answers(self, question: Question) -> bool:
+        """Return True for every call, and False for questions that only a person can answer."""
+        return question.kind == "permission" and self.team.exists
+
+    async def notify(self, id: str, question: Question, suggestions: tuple[Mapping[str, Any], ...]) -> None:
+        """Ask the lead by mail. A request that cannot be sent is denied at once, because the lead would never see
+        it.
+        """
+        if not self.answers(question):
+            return
+        try:
+            await self.ask(id, question, suggestions, question.input)
+        except TeamwrightError as problem:
+            reason = f"the lead could not be asked: {problem.what}"
+            if self.requests is not None:
+                await self.requests.answer(id, RequestAnswer(verdict="deny", text=reason, by="policy"))
+
+    async def notify_expired(self, id: str, question: Question, reason: str) -> None:
+        """Do nothing: the lead's program shows the request as it likes."""
+
+
+def _answer(message: PermissionResponse, requested_input: Mapping[str, Any]) -> RequestAnswer:
+    """Return the answer in the mail. An unchanged input is dropped; every other text than an approval denies."""
+    response = cast("object", message.response)
+    if message.subtype != "success" or not isinstance(response, dict):
+        return RequestAnswer(verdict="deny", text=str(message.error or "Permission denied"), by=LEAD_SAYS)
+    fields = cast("dict[str, Any]", response)
+    updated: Any = fields.get("updated_input")
+    updates = fields.get("permission_updates")
+    changed = (
+        cast("dict[str, Any]", updated)
+        if isinstance(updated, dict) and updated and updated != requested_input
+        else None
+    )
+    granted = tuple(cast("list[Mapping[str, Any]]", updates)) if isinstance(updates, list) else ()
+    return RequestAnswer(verdict="allow", input=changed, updates=granted, by=LEAD_SAYS)
+
+
+_SOURCE = "granted by the lead's mail"
+
+
+class ExternalLeadGrants(Struct):
+    """Grants to the member of this name. `file` keeps its mode for its next process."""
+
+    name: str
+    policies: AgentPolicies
+    emit: Emit
+    file: MembershipFile
+    may_bypass: bool
+
+    async def __call__(self, owner: str, policy: Policy, answer: PermissionAnswer) -> None:
+        """Implement the grant port of `agent`. A grant that fails is reported and left out. Never raises."""
+        for update in answer.updates:
+            try:
+                if update.kind == "setMode":
+                    self._enter(check_mode(update, policy.effective_mode))
+                else:
+                    self._hold(replace(update, destination="session"))
+            except TeamwrightError as problem:
+                self._tell(f"not granted: {problem.what}")
+
+    def in_mode(self, text: str) -> None:
+        """Set the mode that the lead named with the approval of a plan, as far as it is allowed."""
+        wished = next((mode for mode in Mode if mode == text), None)
+        if wished is Mode.BYPASS and not self.may_bypass:
+            self._tell(f"{Mode.BYPASS} is not granted to a running member: the mode is {Mode.ACCEPT_EDITS}")
+            wished = Mode.ACCEPT_EDITS
+        try:
+            if wished is not Mode.BYPASS:
+                wished = check_mode(
+                    PermissionUpdate("setMode", mode=text if wished is None else str(wished)), Mode.DEFAULT
+                )
+            self._enter(wished, is_announced=True)
+        except TeamwrightError as problem:
+            self._tell(f"the mode stays as it was: {problem.what}")
+
+    def _enter(self, mode: Mode, *, is_announced: bool = False) -> None:
+        """Bound the member and its sub-agents by this mode from the next call on. Raises UsageError."""
+        session = self.policies.session
+        if mode is Mode.PLAN:
+            raise UsageError("usage", "only the member can enter plan mode, or it is started in it")
+        if session.mode is mode:
+            return
+        session.change_mode(mode)
+        self.file.change(mode=str(mode))
+        if not is_announced:
+            self.emit(ModeChanged(member=self.name, mode=str(mode), by="lead"))
+
+    def _hold(self, update: PermissionUpdate) -> None:
+        for one in list(self.policies):
+            if one.mode is not Mode.BUBBLE:
+                one.apply_update(update, _SOURCE, by_user=False)
+
+    def _tell(self, text: str) -> None:
+        self.emit(Notice(member=self.name, text=text, level="warning"))
 
 
 class _MemberParts(Struct):

@@ -2,13 +2,23 @@
 
 Request queue and budget tracker are the lead's. Only the lead does its own work on the team's files (declaring members
 dead, releasing tasks, reporting external changes). A failed start leaves nothing behind. Depends on all packages below.
+[member_process/join_team]
+
+The run of a member process: connect to the lead, or join an external team, run the member, and report its end.
+
+Ends when the member ends, on the lead's command, at SIGTERM, SIGINT without a terminal and SIGHUP, and when the lead
+was gone for longer than the grace period: then the member keeps its place. With an external lead it ends when that lead
+is gone. Depends on the parts of this package; those for an external team load only for a member of one.
+[member_process/run_member]
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+import signal
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -17,26 +27,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.config.settings.settings import Settings
-from teamwright.member_process.lead_connection import LeadConnection
-from teamwright.member_process.lead_proxies import (
+from teamwright.member_process.lead_connection import (
+    LEAD_GONE,
+    LeadConnection,
     MemberBudget,
     RemoteApprover,
     RemoteSpawnLimit,
     ShutdownRefusal,
 )
-from teamwright.member_process.led_member import LedMember, remote_state
-from teamwright.protocol.errors import CannotStart
+from teamwright.member_process.member import LedMember, remote_state
+from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.events import SessionOpened
 from teamwright.protocol.ids import SessionId
-from teamwright.protocol.roster import RosterMember
-from teamwright.session.agents.agent_factory import AgentFactory
+from teamwright.protocol.member_flags import MemberFlags
+from teamwright.protocol.members import RosterMember
+from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.model_sources import SessionModels
-from teamwright.session.control.remote_actions import ActionContext
+from teamwright.session.control.agent_actions import ActionContext
+from teamwright.session.preparation import SessionContext, ask_timeout, load_member_context
 from teamwright.session.reload_config import ConfigReloader
-from teamwright.session.session_preparation import SessionContext, ask_timeout, load_member_context
-from teamwright.session.spawn_file import SpawnFile, options_of
-from teamwright.session.wiring.budget_wiring import connect_budget, take_tasks, totals_until
-from teamwright.session.wiring.process_components import (
+from teamwright.session.spawn_file import VARIABLE, SpawnFile, discard, options_of, restore_variables
+from teamwright.session.wiring.process import (
     AgentServices,
     make_agent_factory,
     make_models,
@@ -45,17 +56,16 @@ from teamwright.session.wiring.process_components import (
     open_call_counter,
     start_services,
 )
-from teamwright.session.wiring.session_worktree import enter_session_worktree
-from teamwright.session.wiring.team_factory import JoinedTeam, make_team
+from teamwright.session.wiring.team_factory import JoinedTeam, connect_budget, make_team, take_tasks, totals_until
+from teamwright.session.wiring.worktrees import enter_session_worktree
 from teamwright.storage.doorbell import TeamDoorbells
-from teamwright.storage.event_log import EventLog
-from teamwright.storage.event_log_reader import log_path, read_recent
+from teamwright.storage.event_log import EventLog, log_path, read_recent
 from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.file_watcher import Watcher
 from teamwright.subagents.reports import job_end_notice
 from teamwright.tasks.task_store import TaskInterest
 from teamwright.team_records.file_stores import FileStores
-from teamwright.team_records.incarnation import Incarnation, process_directory
+from teamwright.team_records.team_state import Incarnation, process_directory
 from teamwright.team_records.team_status import TeamStatus
 from teamwright.teams.job_notices import connect_owners, notify_lost, notify_lost_subagents
 from teamwright.teams.local_teammate import LocalTeammate
@@ -66,7 +76,9 @@ from teamwright.teams.team_ports import ReportEnd, TeamPorts
 
 if TYPE_CHECKING:
     from teamwright.agent.agent import Agent
+    from teamwright.member_process.external_membership import ExternalMembership
     from teamwright.member_process.remote import RemoteMember
+
 
 OnStarted: TypeAlias = Callable[[EventLog], object]
 """Called with a member's log before its first event."""
@@ -289,3 +301,136 @@ async def _entry(team: SessionTeam, spawn: SpawnFile, remote: RemoteMember | Non
     if member is None:
         raise CannotStart("backend", f"{spawn.member} is not on the roster of {spawn.team}", note="nothing was begun")
     return member if remote is None else remote.place_entry(member)
+
+
+ENDED_BY = {signal.SIGTERM: "was asked to end by SIGTERM", signal.SIGHUP: "its terminal was closed"}
+
+
+def take_spawn_file(flags: MemberFlags, env: Mapping[str, str]) -> SpawnFile:
+    """Read the spawn file of this process, and delete it.
+
+    Raises CannotStart, and UsageError when flags and file name different members.
+    """
+    path = env.get(VARIABLE)
+    if not path:
+        raise CannotStart(
+            "backend",
+            "a member's process is started by its lead, with a spawn file",
+            looked_at=[("variable", VARIABLE)],
+            do=["teamwright starts one for each member with a process backend"],
+            note="nothing was started",
+        )
+    spawn = SpawnFile.read(Path(path))
+    discard(Path(path).parent)
+    if (flags.agent_name, flags.team_name) != (spawn.member, spawn.team):
+        raise UsageError("usage", f"the spawn file is for {spawn.member} of {spawn.team}", note="nothing was started")
+    return spawn
+
+
+@asynccontextmanager
+async def running_member(spawn: SpawnFile, begun: OnStarted | None = None) -> AsyncGenerator[RunningMember]:
+    """Run the member until the block or the member ends, and report its end. Raises TeamwrightError at the start.
+
+    `begun` receives its log before the first event.
+    """
+    os.environ.pop(VARIABLE, None)
+    restore_variables()
+    async with AsyncExitStack() as stack:
+        remote = None
+        if spawn.database:
+            from teamwright.member_process.remote import open_remote_member
+
+            remote = await open_remote_member(spawn, stack)
+        async with _connected_member(spawn, begun, remote) as member:
+            yield member
+
+
+@asynccontextmanager
+async def _connected_member(
+    spawn: SpawnFile, begun: OnStarted | None, remote: RemoteMember | None
+) -> AsyncGenerator[RunningMember]:
+    line = LeadConnection(spawn)
+    await line.open()
+    try:
+        async with join_team(spawn, line, begun, remote) as member:
+            keeping = asyncio.create_task(_keep(member), name="line to the lead")
+            handle_signals(member.led_member.end)
+            try:
+                yield member
+            finally:
+                keeping.cancel()
+                await _see_out(member)
+                ignore_signals()
+    except TeamwrightError as problem:
+        await line.report_failure(problem)
+        raise
+    except BaseException as problem:
+        if not line.is_closed:
+            await line.close("failed", f"{type(problem).__name__}: {problem}")
+        raise
+
+
+async def _keep(member: RunningMember) -> None:
+    """Keep the connection. Without a lead the member leaves, and a resume continues it."""
+
+    def remove_locks(is_there: bool) -> None:
+        if not is_there:
+            FileStores(member.team.home).remove_dead_locks(member.team.directory)
+
+    member.line.follow(remove_locks)
+    await member.line.keep_connected(member.watcher)
+    if member.line.gone.is_set():
+        member.led_member.end("suspended", LEAD_GONE)
+
+
+async def _see_out(member: RunningMember) -> None:
+    """End the member's work, then notify the lead."""
+    member.led_member.end("suspended", "its process was ended")
+    task, ended = member.teammate.run_task, await member.led_member.wait_until_ended()
+    if task is not None:
+        await asyncio.wait({task}, timeout=member.team.settings.cancel_grace_s)
+    await end_work(member.agent_factory)
+    await member.line.close(ended.how, ended.cause, ended.agreed_to)
+
+
+def handle_signals(end: Callable[[str, str], None]) -> None:
+    """End the member on signals: `end` receives how, and the reason."""
+    loop = asyncio.get_running_loop()
+    for number, why in ENDED_BY.items():
+        with suppress(ValueError, RuntimeError):  # not the main thread, whose signals belong to the program
+            loop.add_signal_handler(number, end, "suspended", why)
+
+
+def ignore_signals() -> None:
+    """Ignore signals to end, because the member is ending and its terminal may be closed at any moment."""
+    loop = asyncio.get_running_loop()
+    for number in ENDED_BY:
+        with suppress(ValueError, RuntimeError):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+
+
+@asynccontextmanager
+async def run_external_member(flags: MemberFlags, env: Mapping[str, str]) -> AsyncGenerator[ExternalMembership]:
+    """Run the member until the block or the member ends. Raises TeamwrightError when it cannot start."""
+    from teamwright.member_process.join_external import join_external_team
+
+    member: ExternalMembership | None = None
+    early: list[tuple[str, str]] = []
+
+    def end(how: str, why: str) -> None:
+        if member is None:
+            early.append((how, why))
+        else:
+            member.end(how, why)
+
+    async with AsyncExitStack() as stack:
+        # A signal that ended the process while it joins would leave its name on the roster of the external team.
+        handle_signals(end)
+        member = await join_external_team(flags, env, stack)
+        for how, why in early[:1]:
+            member.end(how, why)
+        try:
+            yield member
+        finally:
+            await member.finish()

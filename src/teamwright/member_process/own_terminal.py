@@ -14,21 +14,20 @@ from msgspec import Struct, field
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.background_jobs import RunningCommand
-from teamwright.agent.compaction.compact import compact_now
+from teamwright.agent.compaction import compact_now
 from teamwright.agent.context_window import ContextView, agent_context
 from teamwright.approvals.answer_from_outside import answer_in_process
-from teamwright.approvals.requests_on_disk import RequestDirectory, open_requests_in
+from teamwright.approvals.request_files import RequestDirectory, open_requests_in
 from teamwright.member_process.join_team import RunningMember
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.events import RequestClosed, RequestOpened
+from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.protocol.pending_request_events import RequestAnswer
-from teamwright.session.control.remote_actions import list_foreground, list_running, move_to_background, running_command
+from teamwright.session.control.agent_actions import list_foreground, list_running, move_to_background, running_command
 from teamwright.session.result import TaskResult, task_results
 from teamwright.tasks.task_store import OnExternalChange
 from teamwright.team_records.file_stores import FileStores
 from teamwright.team_records.life_cycle import BUSY_STATES
-from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.outgoing_mail import send_text
 
 USER = "user"
 
@@ -196,7 +195,6 @@ class OwnTerminalControl(Struct):
         return RequestDirectory(team.requests.directory, Path(file.lead.lease), team.name, file.lead.session)
 
     async def _answered(self, id: str, answer: RequestAnswer) -> bool:
-        """Implement `protocol.pending_request_events.Responder`."""
         outcome = await asyncio.to_thread(answer_in_process, self.member.team.home, id, answer)
         return outcome.counts
 

@@ -17,24 +17,24 @@ from msgspec.structs import replace
 from teamwright.database.address import SECRET_VARIABLES, parse_address
 from teamwright.database.connection import MOST_OF_MEMBER, Database
 from teamwright.database.database_stores import DatabaseStores
-from teamwright.database.ipc_tunnel import WireTunnel
+from teamwright.database.exchange import WireTunnel
 from teamwright.database.mailbox import MailSettings
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.session_files import SessionFiles
 from teamwright.database.session_shipper import SessionShipper
-from teamwright.database.start_orders import StartOrders, member_lease
+from teamwright.database.workers import StartOrders, member_lease
 from teamwright.member_process.lead_connection import LeadConnection
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import TeamEvent
-from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.members import RosterMember
 from teamwright.protocol.time_limit import time_limit
-from teamwright.session.session_preparation import SessionContext
+from teamwright.session.preparation import SessionContext
 from teamwright.session.spawn_file import SpawnFile
-from teamwright.session.wiring.remote_commits import RemoteCommits, remote_record
+from teamwright.session.wiring.worktree_factory import RemoteCommits, remote_record
 from teamwright.storage.file_lease import Lease, lease_path, wait_for_lease
 from teamwright.storage.paths import find_home
 from teamwright.tasks.task_store import team_member
-from teamwright.team_records.incarnation import Incarnation
+from teamwright.team_records.team_state import Incarnation
 
 _FORMER_END_S = 5.0
 """Seconds that a member waits for the lease of a former process of the same name, which its lead has ended."""

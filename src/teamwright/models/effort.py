@@ -9,11 +9,11 @@ import json
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
-from teamwright.models.catalog import thinking_field
 from teamwright.models.model import ModelCard, Prefix
 from teamwright.models.model_settings import Thinking
+from teamwright.models.names import thinking_field
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.unknown_names import did_you_mean
+from teamwright.protocol.ids import did_you_mean
 
 Effort: TypeAlias = str | int
 """A level, or a budget in tokens."""

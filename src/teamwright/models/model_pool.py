@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from teamwright.models.catalog import aliases, is_known_id, known_ids
 from teamwright.models.model import Model, ModelCard
-from teamwright.models.model_names import known_providers, require_key, resolve_model
 from teamwright.models.model_settings import ModelSettings
+from teamwright.models.names import aliases, is_known_id, known_ids, known_providers, require_key, resolve_model
 from teamwright.models.provider_table import make_endpoint
 from teamwright.protocol.errors import CannotStart, ModelFailed
+from teamwright.protocol.ids import did_you_mean
 from teamwright.protocol.time_limit import time_limit
-from teamwright.protocol.unknown_names import did_you_mean
 
 if TYPE_CHECKING:
     from teamwright.models.endpoint import Endpoint
     from teamwright.models.providers.api_format import ApiFormat
-    from teamwright.models.rate_limit.rate_limiter import RateLimiter
+    from teamwright.models.rate_limit import RateLimiter
     from teamwright.models.service_model import ServiceModel
     from teamwright.storage.paths import Home
 
@@ -79,10 +78,9 @@ class ModelPool:
 
         A server of the user is asked once for the facts that the settings do not give.
         """
-        from teamwright.models.rate_limit.rate_limit_store import rate_limit_file
-        from teamwright.models.rate_limit.rate_limiter import rate_limiter_for
-        from teamwright.models.server_model import ServerModelFacts
-        from teamwright.models.service_model import ServiceModel
+        from teamwright.models.rate_limit import rate_limiter_for
+        from teamwright.models.rate_limit_store import rate_limit_file
+        from teamwright.models.service_model import ServerModelFacts, ServiceModel
 
         card, endpoint = resolve_model(name, env, settings)
         key = (card.provider, card.wire, endpoint.fingerprint)
@@ -134,9 +132,9 @@ async def require_served(name: str, env: Mapping[str, str], settings: ModelSetti
 
 async def list_models(provider: str, env: Mapping[str, str], settings: ModelSettings | None = None) -> list[str]:
     """Return the ids that a provider lists, in its order. Raises `CannotStart` or `ModelFailed`."""
-    from teamwright.models.http_exchange import Timeouts
     from teamwright.models.providers.model_listing import list_model_ids
     from teamwright.models.service_error import ServiceError
+    from teamwright.models.stream import Timeouts
 
     settings = settings or ModelSettings()
     row = known_providers(settings).get(provider)

@@ -258,7 +258,7 @@ def _in_region(url: str, env: Mapping[str, str]) -> str:
     """Return the address with the region in it; without a region it stays a pattern, which is never called."""
     if _REGION not in url:
         return url
-    from teamwright.models.providers.aws import find_region
+    from teamwright.models.providers.bedrock import find_region
 
     region = find_region(env)
     domain = ".amazonaws.com.cn" if region.startswith("cn-") else ".amazonaws.com"
@@ -330,7 +330,7 @@ def _expanded(header: str, value: str, provider: Provider, env: Mapping[str, str
 
 def _signing(endpoint: Endpoint, env: Mapping[str, str]) -> Endpoint:
     """Return the endpoint with keys of AWS, which sign, where the environment has or names some."""
-    from teamwright.models.providers.aws import find_signing
+    from teamwright.models.providers.bedrock import find_signing
 
     found = find_signing(env)
     if found is None:

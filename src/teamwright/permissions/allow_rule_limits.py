@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from teamwright.permissions.changed_files import find_changed_files
+from teamwright.permissions.changed_files import find_changed_files, find_changes
 from teamwright.permissions.decision_context import DecisionContext
-from teamwright.permissions.file_changing_commands import find_changes
 from teamwright.permissions.path_verdicts import GUARDED, REPLACES_NAMES, has_other_names, judge_path
 from teamwright.permissions.possible_file_names import (
     HARMLESS_FILES,
@@ -33,8 +32,8 @@ from teamwright.sandbox.policy import is_inside
 from teamwright.shell_lines.command_words import Words, base_name, word_set
 from teamwright.shell_lines.evaluated_text import SHELLS
 from teamwright.shell_lines.parsed_line import ShellCommand
+from teamwright.shell_lines.programs.languages import only_prints
 from teamwright.shell_lines.programs.options import parse_arguments, parse_grammar
-from teamwright.shell_lines.programs.sed_script import only_prints
 from teamwright.shell_lines.programs.side_effects import find_side_effect
 from teamwright.shell_lines.wrappers import unwrap
 from teamwright.storage.real_paths import real_path

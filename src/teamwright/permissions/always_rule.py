@@ -12,9 +12,8 @@ from pathlib import Path
 from teamwright.permissions.allow_rule_limits import INTERPRETERS, uncovered_word
 from teamwright.permissions.decision_context import DecisionContext, PermissionScope
 from teamwright.permissions.git_policy import split_git_command
-from teamwright.permissions.host_pattern import url_host, url_port
 from teamwright.permissions.read_only_commands import prove_read_only
-from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS, parse_rule
+from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS, parse_rule, url_host, url_port
 from teamwright.permissions.verdict import Access, Verdict
 from teamwright.sandbox.guarded_files import guard_name
 from teamwright.shell_lines.command_words import base_name, word_set

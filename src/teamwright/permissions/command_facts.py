@@ -11,9 +11,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from teamwright.permissions.changed_files import ChangedFiles, find_changed_files
+from teamwright.permissions.changed_files import ChangedFiles, FileChanges, find_changed_files, find_changes
 from teamwright.permissions.decision_context import DecisionContext
-from teamwright.permissions.file_changing_commands import FileChanges, find_changes
 from teamwright.permissions.git_access import named_files, shown_work_trees, unknown_operands
 from teamwright.permissions.path_verdicts import (
     GUARDED,
@@ -33,8 +32,8 @@ from teamwright.permissions.possible_file_names import Operand, base_directories
 from teamwright.permissions.read_only_commands import CommandReads, absolute_paths, prove_read_only
 from teamwright.permissions.verdict import Decision, Verdict
 from teamwright.shell_lines.command_words import base_name
+from teamwright.shell_lines.expansion import Shape
 from teamwright.shell_lines.parsed_line import ShellCommand
-from teamwright.shell_lines.word_expansion import Shape
 from teamwright.shell_lines.work_bound import spend_steps
 
 

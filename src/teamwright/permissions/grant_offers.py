@@ -61,7 +61,7 @@ def _is_by_mode(decision: Decision) -> bool:
 def _used_directories(tool: str, access: Access, scope: PermissionScope) -> tuple[list[Path], bool] | None:
     """Return the directories that a call uses, and whether it changes files in them; None when it does more."""
     if access.command is not None:
-        from teamwright.permissions.shell_line_verdict import used_directories
+        from teamwright.permissions.shell_verdict import used_directories
 
         return used_directories(access, scope)
     if tool in READ_TOOLS | WRITE_TOOLS and (access.reads or access.writes):

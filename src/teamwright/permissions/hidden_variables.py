@@ -13,7 +13,7 @@ from teamwright.permissions.possible_file_names import HARMLESS_FILES
 from teamwright.permissions.read_only_commands import prove_read_only
 from teamwright.shell_lines.command_words import base_name, word_set
 from teamwright.shell_lines.parsed_line import ParsedLine, ShellCommand
-from teamwright.storage.read_bounded import read_plain
+from teamwright.storage.files import read_plain
 
 _DECLARES = word_set("export declare typeset local readonly")
 _SETS = _DECLARES | word_set("read mapfile readarray getopts printf")

@@ -31,7 +31,7 @@ from teamwright.shell_lines.work_bound import JUDGED_PATH, found_once, spend_ste
 from teamwright.storage.real_paths import is_process_link, real_path
 
 if TYPE_CHECKING:
-    from teamwright.shell_lines.word_expansion import Shape
+    from teamwright.shell_lines.expansion import Shape
 
 GUARDED = "guarded files"
 """The reason of a question about a guarded file."""
@@ -149,7 +149,7 @@ def _refusal_by_owner(context: DecisionContext, path: Path) -> Decision | None:
 
 def _judge_process_link(context: DecisionContext, tool: str, named: str, writes: bool) -> Decision:
     """Return the verdict on a path such as `/proc/self/cwd/x`: it may be any file."""
-    from teamwright.shell_lines.word_expansion import ANY_SHAPE
+    from teamwright.shell_lines.expansion import ANY_SHAPE
 
     for decision in judge_unknown_path(context, tool, ANY_SHAPE, certain=True):
         return decision

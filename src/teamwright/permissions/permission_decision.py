@@ -2,6 +2,12 @@
 
 Deny rules come before ask rules and allow rules, then the mode. The verdict of a narrowed policy is the stricter of its
 own and its parents', computed at each call. Questions to approvers are in `agent`.
+[permissions/permission_decision]
+
+The verdict on one call in one context: rules about the tool and its target, then the mode.
+
+Policies, and those above them, are in `permission_decision`.
+[permissions/call_judgement]
 """
 
 from __future__ import annotations
@@ -15,13 +21,14 @@ from weakref import ref
 from msgspec.structs import replace
 
 from teamwright.permissions.call_grant import NO_PATHS, CallGrant
-from teamwright.permissions.call_judgement import NOTHING_TO_DECIDE, complete_decision, deny_question, judge_call
 from teamwright.permissions.decision_context import (
     PLAN_MODE_RULE,
     DecisionContext,
     PermissionScope,
     RuleIndex,
+    decide_by_mode,
     decide_by_plan,
+    decide_by_rule,
     is_stricter,
     strictest,
 )
@@ -33,8 +40,8 @@ from teamwright.permissions.path_verdicts import (
     judge_own_file,
     judge_path,
 )
-from teamwright.permissions.rules import Rule
-from teamwright.permissions.verdict import BY_SANDBOX, Access, Decision, Mode, PermissionUpdate, Verdict
+from teamwright.permissions.rules import READ_TOOLS, Rule, is_local_host, url_host
+from teamwright.permissions.verdict import BY_SANDBOX, Access, Decision, Mode, PermissionUpdate, Verdict, where_allowed
 from teamwright.processes.program_environment import add_changeable
 from teamwright.sandbox.policy import PolicyName, is_inside, narrower_policy
 from teamwright.shell_lines.command_words import word_set
@@ -44,6 +51,7 @@ from teamwright.storage.real_paths import real_path
 if TYPE_CHECKING:
     from teamwright.permissions.worktree_bounds import WorktreeBounds
     from teamwright.shell_lines.parsed_line import ShellCommand
+
 
 _MAX_CACHED = 1_000  # verdicts: a subject may be any text
 
@@ -400,7 +408,7 @@ class Policy:
 
     def explain_command(self, access: Access) -> list[tuple[str, Decision]]:
         """Return the verdicts of this policy, without parents, on each command of a shell line, in the line's order."""
-        from teamwright.permissions.shell_line_verdict import explain
+        from teamwright.permissions.shell_verdict import explain
 
         context = self._current_context()
         return [
@@ -500,3 +508,89 @@ def _common_directories(mine: tuple[Path, ...], others: tuple[Path, ...]) -> tup
     found = [one for one in mine if any(one.is_relative_to(top) for top in others)]
     found += [one for one in others if any(one.is_relative_to(top) for top in mine)]
     return tuple(dict.fromkeys(found))
+
+
+NOTHING_TO_DECIDE = Decision(Verdict.ALLOW, "nothing", "There is nothing to decide.")
+
+_READ_TOOLS = READ_TOOLS | {"WebFetch", "WebSearch"}
+"""Tools that change nothing with any input."""
+
+
+def judge_call(context: DecisionContext, tool: str, access: Access) -> Decision:
+    """Return the verdict on a call in one context, without those above."""
+    if access.command is not None:
+        # The grammar of the shell is slow to load, so only a decision on a command pays for it.
+        from teamwright.permissions.shell_verdict import judge_with_aliases
+
+        return strictest(
+            [judge_with_aliases(context, access), _decide_by_name(context, tool, access)], NOTHING_TO_DECIDE
+        )
+    deep = tool == "Grep"  # which asks for what it leaves out, as Glob does: `left_out`
+    paths = [judge_path(context, tool, path, writes=True) for path in access.writes]
+    paths += [judge_path(context, tool, path, writes=False, deep=deep, except_denied=True) for path in access.reads]
+    return strictest(paths, NOTHING_TO_DECIDE) if paths else _decide_by_name(context, tool, access)
+
+
+def _decide_by_name(context: DecisionContext, tool: str, access: Access) -> Decision:
+    """Rules about the tool, its subject or its address, then the mode."""
+    rules = context.rules.rules_for(tool)
+    planning = context.is_planning and access.command is None and not access.harmless and tool not in _READ_TOOLS
+    for group in (rules.deny, () if context.bypasses or planning else rules.ask, () if planning else rules.allow):
+        for rule in group:
+            if _names_call(rule, access) and not (group is rules.allow and _is_too_wide(rule, access)):
+                return decide_by_rule(rule)
+    if access.command is not None:
+        return decide_by_mode(context.mode, Verdict.ALLOW, "The command decides.")
+    if access.harmless:
+        return decide_by_mode(context.mode, Verdict.ALLOW, "It touches nothing but the team's own files.")
+    if access.is_named:
+        return decide_by_mode(context.mode, Verdict.ALLOW, "An allowed command names this host.")
+    if planning:
+        return decide_by_plan(context)
+    if context.bypasses:
+        return decide_by_mode(context.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+    return decide_by_mode(
+        context.mode, Verdict.ASK, f"Nothing allows {tool}{f' for {access.url}' if access.url else ''}."
+    )
+
+
+def complete_decision(context: DecisionContext, tool: str, access: Access, decision: Decision) -> Decision:
+    """Return the decision with the rule that "always" stores. Where no person can answer, a question is a denial."""
+    if decision.verdict is not Verdict.ASK:
+        return decision
+    if context.mode is Mode.DONT_ASK:
+        return deny_question(context, decision)
+    return replace(decision, always=_rule_to_offer(context, tool, access, decision))
+
+
+def deny_question(context: DecisionContext, decision: Decision) -> Decision:
+    """Return the denial of a call that would ask, in the mode without questions."""
+    allowed = "" if decision.needs_person else where_allowed(context.scope.settings)
+    reason = f"{decision.reason} In this mode no call is asked about{allowed}."
+    return replace(decision, verdict=Verdict.DENY, reason=reason)
+
+
+def _rule_to_offer(context: DecisionContext, tool: str, access: Access, decision: Decision) -> str:
+    plain = decision.rule.startswith("mode ") or decision.rule == "git policy"
+    if not plain:
+        return ""
+    from teamwright.permissions.always_rule import suggest_rule
+
+    return find_bounded(lambda: suggest_rule(tool, access, context), otherwise="")
+
+
+def _is_too_wide(rule: Rule, access: Access) -> bool:
+    """Return True for an allow rule that does not name the host of a page of this machine or its network, or the port
+    for a connection that needs it.
+    """
+    if access.needs_port:
+        return not rule.names_port
+    return rule.is_whole_tool and access.url is not None and is_local_host(url_host(access.url))
+
+
+def _names_call(rule: Rule, access: Access) -> bool:
+    if rule.is_whole_tool:
+        return True
+    if access.command is not None:
+        return False  # command patterns are matched against the commands of the line
+    return rule.matches_url(access.url) if access.url is not None else rule.matches_subject(access.subject)

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.shell_lines.command_words import base_name, word_set
+from teamwright.shell_lines.expansion import ANY_SHAPE, Shape
 from teamwright.shell_lines.parsed_line import ShellCommand
-from teamwright.shell_lines.word_expansion import ANY_SHAPE, Shape
 from teamwright.shell_lines.work_bound import spend_steps
 
 HARMLESS_FILES = word_set("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr /dev/tty /dev/random /dev/urandom")

@@ -18,9 +18,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from teamwright.permissions.changed_files import find_changes
 from teamwright.permissions.command_facts import CommandFacts, collect_facts
 from teamwright.permissions.decision_context import DecisionContext
-from teamwright.permissions.file_changing_commands import find_changes
 from teamwright.permissions.read_only_commands import prove_read_only
 from teamwright.permissions.verdict import Access
 from teamwright.processes.program_environment import (

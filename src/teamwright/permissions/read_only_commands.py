@@ -27,7 +27,7 @@ from teamwright.shell_lines.programs.file_reads import (
 )
 from teamwright.shell_lines.programs.git import find_git_reads
 from teamwright.shell_lines.work_bound import found_once, spend_steps
-from teamwright.storage.read_bounded import read_plain
+from teamwright.storage.files import read_plain
 from teamwright.storage.real_paths import real_path
 
 MAX_MATCHES = 1_000

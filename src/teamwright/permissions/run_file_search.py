@@ -24,7 +24,7 @@ from typing import Any, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.permissions.file_changing_commands import find_changes
+from teamwright.permissions.changed_files import find_changes
 from teamwright.permissions.obeyed_files import (
     GH_READS,
     GH_VERBS,
@@ -57,7 +57,7 @@ from teamwright.processes.named_files import is_program, tree_files
 from teamwright.processes.program_environment import form_of, is_changeable, own_variables
 from teamwright.shell_lines.parse import parse_command
 from teamwright.shell_lines.parsed_line import ParsedLine, ShellCommand
-from teamwright.storage.read_bounded import read_beginning, read_plain
+from teamwright.storage.files import read_beginning, read_plain
 
 MAX_SCRIPTS = 60
 """Scripts and settings that are read for one line."""

@@ -9,10 +9,10 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 
-from teamwright.shell_lines.character_encoding import is_locale
 from teamwright.shell_lines.command_words import Words, word_set
+from teamwright.shell_lines.expansion import is_locale
+from teamwright.shell_lines.grammar import DECLARING_BUILTINS
 from teamwright.shell_lines.parsed_line import ParsedLine, ShellCommand
-from teamwright.shell_lines.simple_command_reader import DECLARING_BUILTINS
 
 HARMLESS_VARIABLES = word_set(
     "LANG TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CARGO_TERM_COLOR PY_COLORS CI DEBUG"

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.unknown_names import did_you_mean
+from teamwright.protocol.ids import did_you_mean
 from teamwright.sandbox.policy import PolicyName
 
 

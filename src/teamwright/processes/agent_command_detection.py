@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.orphans import RecordedProcess, read_record, record_files
+from teamwright.processes.process_records import RecordedProcess, read_record, record_files
 from teamwright.processes.process_tree import (
     MARK_VARIABLE,
     ProcessInfo,

@@ -21,9 +21,9 @@ from typing import Any, Protocol, cast
 from teamwright.protocol.errors import error_from_json, error_to_json
 from teamwright.protocol.messages import decode, encode
 from teamwright.protocol.time_limit import time_limit
-from teamwright.storage.atomic_write import storage_error
+from teamwright.storage.doorbell import bind, short_address, unbind
+from teamwright.storage.files import storage_error
 from teamwright.storage.paths import make_private
-from teamwright.storage.socket_address import bind, short_address, unbind
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes of one line; a longer one ends the connection."""
@@ -46,7 +46,6 @@ class IpcHandler(Protocol):
 
     def handle_note(self, name: str, fields: IpcBody, /) -> None:
         """Handle a note. Must not block; its exceptions are ignored."""
-        ...
 
     async def handle_call(self, name: str, fields: IpcBody, /) -> IpcBody:
         """Handle a call and return its result. Raises TeamwrightError, which the caller then raises."""

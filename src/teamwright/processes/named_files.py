@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from teamwright.storage.read_bounded import read_plain
+from teamwright.storage.files import read_plain
 
 MAX_FILES = 200
 """Files of one tree that go into a digest."""

@@ -36,8 +36,8 @@ from teamwright.protocol.events import (
     ToolCalled,
     TurnEnded,
 )
-from teamwright.protocol.integration import IntegrationState
-from teamwright.protocol.member_states import parse_state
+from teamwright.protocol.members import parse_state
+from teamwright.protocol.task import IntegrationState
 from teamwright.protocol.usage import Usage
 
 SCHEMA = 2

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from teamwright.protocol.pending_request_events import AnswerMethods, RequestAnswer, RequestOpened, Responder
+from teamwright.protocol.events import AnswerMethods, RequestAnswer, RequestOpened, Responder
 from teamwright.protocol.secret_texts import repr_without
 
 REQUEST_KINDS = frozenset({"permission", "question", "plan", "budget", "review"})

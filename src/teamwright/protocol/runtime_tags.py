@@ -2,6 +2,10 @@
 
 Depends on blocks, ids and mail. Reading of files, conversations and the key's storage are left to others.
 Tag names and attribute order are as observed; the key is the last attribute.
+[protocol/runtime_tags]
+
+Lists of permission rules in one text, as in flags, settings and front matter.
+[protocol/rule_list]
 """
 
 from __future__ import annotations
@@ -238,3 +242,15 @@ def _replace_strings(value: Any, swap: Callable[[str], str]) -> Any:
         several = cast("Sequence[Any]", value)
         return [_replace_strings(one, swap) for one in several]
     return value
+
+
+def split_rules(text: str) -> list[str]:
+    """Return the rules in `Read, Bash(git diff:*) Grep`: separated by commas or blanks outside parentheses."""
+    found, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")" and depth > 0)
+        if depth == 0 and (letter == "," or letter.isspace()):
+            found.append("")
+        else:
+            found[-1] += letter
+    return [rule for rule in found if rule]

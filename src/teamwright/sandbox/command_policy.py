@@ -1,6 +1,18 @@
 """The policy of one command: the tables of paths applied to this system, this session and what the command names.
 
 Reads which paths exist and where links lead; changes nothing but missing caches and the session's own `/tmp`.
+[sandbox/command_policy]
+
+The git directories of an agent's directories, and the files by which git runs programs there.
+
+Reads files of git, runs nothing. Depends on the discovery of repositories and the parser of configurations.
+[sandbox/git_paths]
+
+The files of the running Teamwright that commands could change: they run later without a sandbox.
+
+Teamwright may be installed in the environment of a project, or run from a cache of uv (`uvx`). uv also installs
+packages as hard links to its cache, so a change there changes the installed file. A source tree is not protected.
+[sandbox/own_installation]
 """
 
 from __future__ import annotations
@@ -9,6 +21,7 @@ import contextlib
 import os
 import re
 import shutil
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import translate
 from functools import cache
@@ -16,14 +29,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
+import teamwright
+from teamwright.git.configuration import SeenFiles, config_entries, plain_values
+from teamwright.git.repository import discover
 from teamwright.processes.program_environment import leads_through
 from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds
-from teamwright.sandbox.git_paths import configured_files, files_of_each, git_directories
 from teamwright.sandbox.guarded_files import PROTECTED_NAMES, PROTECTED_PATTERNS
-from teamwright.sandbox.mount_points import other_names, read_mounts
 from teamwright.sandbox.named_hosts import Destination
 from teamwright.sandbox.network_proxy import AskHost
-from teamwright.sandbox.own_installation import OTHER_UV_CACHE, own_environment, own_uv_caches
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
 from teamwright.sandbox.secret_paths import (
     CACHE_VARIABLES,
@@ -40,6 +53,9 @@ from teamwright.sandbox.secret_paths import (
     SYSTEM_SECRETS,
     USER_DIRECTORIES,
     is_kept,
+    is_same_file,
+    other_names,
+    read_mounts,
     start_files,
 )
 from teamwright.storage.paths import make_private
@@ -441,3 +457,96 @@ def _temporary(place: SandboxPaths) -> str:
     except OSError:
         return ""
     return os.path.realpath(place.temporary)
+
+
+_HOOKS = "core.hookspath"
+
+
+def git_directories(directories: Iterable[str]) -> list[str]:
+    """Return the git directories of these directories, with those that linked worktrees share."""
+    found: dict[str, None] = {}
+    for directory in directories:
+        repository = discover(Path(directory)).repository
+        if repository is not None and repository.belongs_to_tree:
+            found |= {str(repository.git_dir): None, str(repository.common): None}
+    return list(found)
+
+
+def files_of_each(git_dir: str, kind: str, files: Iterable[str]) -> list[str]:
+    """Return these files of the submodules or the worktrees of a git directory, one level deep."""
+    try:
+        names = [entry.path for entry in os.scandir(os.path.join(git_dir, kind)) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return [os.path.join(path, name) for path in names for name in files]
+
+
+def configured_files(directory: str) -> list[str]:
+    """Return the files that the configuration of a repository includes, and the directory of hooks that it names."""
+    known = _configured.get(directory)
+    if known is not None and known[1].are_unchanged:
+        return known[0]
+    repository = discover(Path(directory)).repository
+    if repository is None or not repository.belongs_to_tree:
+        return []
+    own, seen = repository.common / "config", SeenFiles()
+    for file in (own, repository.git_dir / "config.worktree"):
+        list(config_entries(file, repository.common, repository.tree, seen))
+    hooks = [plain_values(file, [_HOOKS]).get(_HOOKS) for file in seen.paths]
+    named = [os.path.join(repository.tree, os.path.expanduser(path)) for path in hooks if path]
+    found = [os.path.normpath(path) for path in (*map(str, seen.paths[1:]), *named)]
+    if len(_configured) >= _MAX_KNOWN:
+        _configured.clear()
+    _configured[directory] = found, seen
+    return found
+
+
+_MAX_KNOWN = 64
+_configured: dict[str, tuple[list[str], SeenFiles]] = {}
+"""The files of each repository, valid while nothing that they were read from changes: each command asks for them."""
+
+
+_ARCHIVES = "archive-v0"
+"""The directory of uv's cache with unpacked packages."""
+
+OTHER_UV_CACHE = "teamwright-uv"
+"""The cache of uv for commands, where the person's contains Teamwright."""
+
+
+def own_environment(changeable: Iterable[str]) -> list[str]:
+    """Return the virtual environment of Teamwright if it is inside of a directory that commands can change."""
+    prefix = os.path.realpath(sys.prefix)
+    is_installed = sys.prefix != sys.base_prefix and is_inside(_packages(), prefix)
+    return [prefix] if is_installed and any(prefix != top and is_inside(prefix, top) for top in changeable) else []
+
+
+def own_uv_caches(caches: Iterable[str]) -> list[str]:
+    """Return the caches of uv that contain files of Teamwright's environment."""
+    places = [path for top in caches for path in (top, f"{top}/uv") if os.path.isdir(f"{path}/{_ARCHIVES}")]
+    return [path for path in places if is_inside(_packages(), path) or contains_links(path, _packages())]
+
+
+@cache
+def contains_links(uv_cache: str, packages: str) -> bool:
+    """Return True when installed packages are hard links to this cache of uv. It is searched once."""
+    try:
+        installed = {name for name in os.listdir(packages) if name.endswith(".dist-info")}
+        archives = [entry.path for entry in os.scandir(f"{uv_cache}/{_ARCHIVES}")]
+    except OSError:
+        return False
+    return any(
+        is_same_file(f"{one}/{name}/METADATA", f"{packages}/{name}/METADATA")
+        for one in archives
+        for name in installed.intersection(_names(one))
+    )
+
+
+def _packages() -> str:
+    return os.path.dirname(os.path.dirname(os.path.realpath(teamwright.__file__)))
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []

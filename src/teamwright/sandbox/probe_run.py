@@ -11,7 +11,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from teamwright.processes.confinement import Confinement, ProcessStart
+from teamwright.processes.commands import Confinement, ProcessStart
 from teamwright.processes.program_environment import own_variables
 
 _NO_ROOM = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})

@@ -18,10 +18,9 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.processes.confinement import Confinement
+from teamwright.processes.commands import Confinement
 from teamwright.protocol.errors import CannotStart
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities, find_system_program, probe_bubblewrap
-from teamwright.sandbox.command_limits import CommandLimits, remove_ended_groups
 from teamwright.sandbox.command_policy import (
     ConfinementRequest,
     SandboxPaths,
@@ -29,8 +28,14 @@ from teamwright.sandbox.command_policy import (
     network_access,
     shown_paths,
 )
-from teamwright.sandbox.control_groups import ControlGroups, find_control_groups
-from teamwright.sandbox.landlock import NETWORK_SINCE, Landlock, probe_landlock
+from teamwright.sandbox.landlock import NETWORK_SINCE, Landlock, is_filter_known, probe_landlock
+from teamwright.sandbox.limits import (
+    CommandLimits,
+    ControlGroups,
+    describe_limits,
+    find_control_groups,
+    remove_ended_groups,
+)
 from teamwright.sandbox.network_namespace import open_namespace
 from teamwright.sandbox.network_proxy import PROXY_VARIABLES, NetworkProxy, NetworkRoute
 from teamwright.sandbox.policy import (
@@ -45,10 +50,8 @@ from teamwright.sandbox.policy import (
     narrow,
 )
 from teamwright.sandbox.probe_run import NoRoomError
-from teamwright.sandbox.process_limits import describe_limits
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.seatbelt import Seatbelt, probe_seatbelt
-from teamwright.sandbox.system_call_filter import is_filter_known
 
 
 class Guarantee(Struct, frozen=True):

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.confinement import Child, ProcessStart
-from teamwright.sandbox.command_limits import CommandLimits
+from teamwright.processes.commands import Child, ProcessStart
+from teamwright.sandbox.limits import CommandLimits, with_limits
 from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside, parents_below
-from teamwright.sandbox.process_limits import with_limits
 from teamwright.sandbox.protected_files import ChangeableGitConfigs, ProtectedFiles
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
 
@@ -67,7 +66,6 @@ class Seatbelt(Struct, frozen=True):
         return False
 
     def start(self, start: ProcessStart) -> Child:
-        """Implement `Confinement.start`."""
         argv = with_limits(start.argv, self.policy, has_own_users=False)
         return subprocess.Popen(
             [PROGRAM, "-p", self.profile(), *argv],

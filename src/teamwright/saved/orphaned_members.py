@@ -17,15 +17,14 @@ from msgspec import Struct
 from teamwright.backends.located_process import is_running, process_tree
 from teamwright.backends.session_backends import BackendChoice
 from teamwright.backends.settings import BackendSettings
-from teamwright.config.settings.settings_files import SettingsOrigin, read_layer
-from teamwright.config.settings.settings_sections import parse_backend_settings
-from teamwright.processes.orphans import end_orphans
+from teamwright.config.settings.files import SettingsOrigin, read_layer
+from teamwright.config.settings.settings import parse_backend_settings
+from teamwright.processes.process_records import end_orphans
 from teamwright.processes.process_tree import ProcessSnapshot, ProcessTree, process_start
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.storage.file_lease import lease_holder, lease_path
 from teamwright.storage.paths import Home
-from teamwright.team_records.incarnation import Incarnation, process_directory
-from teamwright.team_records.team_state_file import TeamFile
+from teamwright.team_records.team_state import Incarnation, TeamFile, process_directory
 from teamwright.teams.backend import Location
 
 END_S = 5.0

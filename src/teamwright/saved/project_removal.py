@@ -14,8 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.config.person_authority import require_person
-from teamwright.config.trust_store import TrustStore
+from teamwright.config.trust import TrustStore, require_person
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.ids import session_list_name
 from teamwright.saved.removal import remove_team

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from teamwright.config.person_authority import require_person
-from teamwright.processes.orphans import end_orphans
+from teamwright.config.trust import require_person
+from teamwright.processes.process_records import end_orphans
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD_ALIAS, nearest
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.requests.request_store import RequestStore
 from teamwright.saved.teams import SavedTeam, all_teams, find_saved_team
 from teamwright.storage.file_lease import Lease
@@ -98,11 +98,9 @@ class FileArchive:
             taken.release()
 
     async def changed_at(self, team: SavedTeam) -> float:
-        """See TeamArchive."""
         return await asyncio.to_thread(_changed, team)
 
     async def add(self, team: SavedTeam) -> ArchivedTeam:
-        """See TeamArchive."""
         ended, stayed = await _end_processes(team)
         return ArchivedTeam(await archive_team(team.home, team.directory), ended, stayed)
 

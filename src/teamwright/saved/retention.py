@@ -18,17 +18,17 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from teamwright.config.settings.merge import load_settings, reads_other_product
 from teamwright.config.settings.settings import SettingFlags
-from teamwright.config.settings_merge import load_settings, reads_other_product
-from teamwright.config.trust_store import TrustStore
+from teamwright.config.trust import TrustStore
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import session_list_name
 from teamwright.saved.removal import archive_finished_teams
 from teamwright.saved.sessions import SessionView
 from teamwright.saved.teams import SavedTeam, all_teams
-from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.file_lease import Lease, lease_held, lease_path
-from teamwright.storage.file_lock import remove_unused_guard
+from teamwright.storage.files import write_atomic
+from teamwright.storage.locks import remove_unused_guard
 from teamwright.storage.paths import Home
 from teamwright.team_records.archive import archive_entry, prune_archive
 from teamwright.team_records.file_stores import FileStores

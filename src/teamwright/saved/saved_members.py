@@ -10,9 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from teamwright.protocol.errors import UnknownMember
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem, parse_recipient
-from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
-from teamwright.protocol.unknown_names import MAX_LISTED, known_name, unknown_member
+from teamwright.protocol.ids import (
+    LEAD,
+    LEAD_ALIAS,
+    MAX_LISTED,
+    inbox_stem,
+    known_name,
+    parse_recipient,
+    unknown_member,
+)
+from teamwright.protocol.members import RosterMember, TeamConfig, parse_config
 from teamwright.saved.teams import find_team_view
 from teamwright.storage.paths import Home
 from teamwright.team_records.views import TeamView, team_views

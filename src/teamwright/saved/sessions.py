@@ -19,10 +19,10 @@ from teamwright.agent.transcript import parse_header
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.messages import message_text
 from teamwright.protocol.runtime_tags import MESSAGE, NOTIFICATION, PEER_NOTE, REMINDER
-from teamwright.storage.atomic_write import write_atomic
-from teamwright.storage.event_log_reader import log_path
+from teamwright.storage.event_log import log_path
 from teamwright.storage.file_lease import lease_holder, lease_path
-from teamwright.storage.jsonl import read_lines
+from teamwright.storage.files import write_atomic
+from teamwright.storage.json_lines import read_lines
 from teamwright.storage.paths import Home
 
 _FIRST_LINES = 12

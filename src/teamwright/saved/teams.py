@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from msgspec import Struct
 
 from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, TeamwrightError
-from teamwright.protocol.ids import LEAD, nearest, team_dir
-from teamwright.protocol.roster import TeamConfig
-from teamwright.protocol.unknown_names import unknown_team
+from teamwright.protocol.ids import LEAD, nearest, team_dir, unknown_team
+from teamwright.protocol.members import TeamConfig
 from teamwright.saved.sessions import SessionView, find_session, session_views
 from teamwright.storage.file_lease import lease_holder, lease_path
 from teamwright.storage.paths import Home
 
 if TYPE_CHECKING:
-    from teamwright.team_records.team_state_file import TeamFile
+    from teamwright.team_records.team_state import TeamFile
     from teamwright.team_records.team_stores import TeamStores
     from teamwright.team_records.views import TaskView, TeamView
 
@@ -34,9 +33,7 @@ class NamedTeam(Protocol):
     """A team that can be found by its name: a saved team or a view of one."""
 
     @property
-    def name(self) -> str:
-        """The team's name."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def directory(self) -> str:
@@ -76,7 +73,6 @@ class SavedTeam(Struct, frozen=True):
 
     @property
     def directory_path(self) -> Path:
-        """The team's directory."""
         return self.home.team(self.directory)
 
     @property
@@ -96,7 +92,7 @@ class SavedTeam(Struct, frozen=True):
 
     def lead_pid(self) -> int | None:
         """Return the process that leads it; 0 when its pid is unknown, None when no process leads the team."""
-        from teamwright.team_records.team_state_file import is_lead_alive
+        from teamwright.team_records.team_state import is_lead_alive
 
         if self.file is not None and is_lead_alive(self.file.lead):
             return lease_holder(Path(self.file.lead.lease)) or self.file.lead.pid

@@ -23,8 +23,8 @@ from teamwright.backends.choice import AUTO, IN_PROCESS, is_remote
 from teamwright.database.address import SECRET_VARIABLES, DatabaseAddress
 from teamwright.database.connection import Database
 from teamwright.database.database_stores import DatabaseStores
+from teamwright.database.exchange import RequestExchange
 from teamwright.database.mailbox import MailSettings
-from teamwright.database.request_exchange import RequestExchange
 from teamwright.database.session_connection import SILENT_S, SessionConnection, held_error
 from teamwright.database.session_files import SessionFiles
 from teamwright.database.session_shipper import SessionShipper
@@ -32,8 +32,8 @@ from teamwright.database.team_rows import DatabaseTeams, session_lease
 from teamwright.database.teams_copy import TeamsCopy, copy_home
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.events import TeamChanged, TeamEvent
-from teamwright.session.session_preparation import SessionContext
-from teamwright.storage.atomic_write import write_atomic
+from teamwright.session.preparation import SessionContext
+from teamwright.storage.files import write_atomic
 from teamwright.storage.paths import Home
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ async def open_database_session(
 
 async def _fetch_results(database: Database, context: SessionContext) -> None:
     """Fetch the commits of members on other machines that ended after the session's former process."""
-    from teamwright.database.start_orders import StartOrders
+    from teamwright.database.workers import StartOrders
 
     orders = StartOrders(database)
     for id in await orders.ended_with_result(context.id):

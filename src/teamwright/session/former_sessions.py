@@ -11,8 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.agent.job_journal import Job
+from teamwright.agent.background_jobs import BackgroundJobs, Job
 from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home

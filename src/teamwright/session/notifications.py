@@ -16,8 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from teamwright.config.settings.settings import NotifySettings
-from teamwright.processes.process_group import ProcessCommand, run_command
-from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.commands import ProcessCommand, ProcessOutput, run_command
 from teamwright.processes.program_environment import own_variables
 from teamwright.session.session import Session
 from teamwright.tools.shell.bash_settings import command_environment
@@ -113,7 +112,7 @@ class NotificationSender(Struct):
         """Send the notification to the webhook; return why it failed, or an empty text."""
         import httpx2  # loaded only where a webhook is set
 
-        from teamwright.processes.http_client import hide_http_logs
+        from teamwright.processes.http import hide_http_logs
 
         hide_http_logs()
         url = self.settings.webhook

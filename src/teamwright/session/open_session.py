@@ -17,37 +17,33 @@ from pathlib import Path
 from teamwright.agent.agent import Agent
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.prompt_prefix import load_conversation
+from teamwright.agent.prompt import load_conversation
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_confirmation import UsageMarks
-from teamwright.config.person_authority import require_person_for_mode
+from teamwright.config.trust import require_person_for_mode
 from teamwright.config.trusted_skills import shelf_warnings
 from teamwright.external.changes import TeamWatcher
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import ModeChanged, Notice, SessionOpened, TeamEvent, ToolCalled
-from teamwright.protocol.ids import LEAD
-from teamwright.protocol.timestamps import iso_time
+from teamwright.protocol.ids import LEAD, iso_time
 from teamwright.saved.repository import foreign_owner_warnings
 from teamwright.saved.retention import prune_hourly, remove_session
 from teamwright.saved.sessions import SessionView, save_title
-from teamwright.session.agents.agent_factory import AgentFactory
-from teamwright.session.agents.agent_parts import start_reading_state
+from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.model_sources import SessionModels
+from teamwright.session.agents.parts import start_reading_state
 from teamwright.session.control.stop_listener import StopListener
-from teamwright.session.database_choice import find_database
-from teamwright.session.grants import make_grants
+from teamwright.session.modes_and_grants import SavedMode, load_mode, make_grants, restore_mode, save_mode
 from teamwright.session.options import Options, mark_portions
-from teamwright.session.permission_modes import SavedMode, load_mode, restore_mode, save_mode
+from teamwright.session.preparation import SessionContext, ask_timeout, find_database, load_context, trust_warnings
 from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.session import Session
-from teamwright.session.session_preparation import SessionContext, ask_timeout, load_context, trust_warnings
 from teamwright.session.shell_command import run_shell_command
-from teamwright.session.wiring.budget_wiring import connect_budget, totals_until
-from teamwright.session.wiring.integration_of_members import SessionIntegration
+from teamwright.session.wiring.integration import SessionIntegration
 from teamwright.session.wiring.member_processes import MemberProcesses
-from teamwright.session.wiring.process_components import (
+from teamwright.session.wiring.process import (
     AgentServices,
     make_agent_factory,
     make_models,
@@ -58,10 +54,9 @@ from teamwright.session.wiring.process_components import (
     require_known_tools,
     start_services,
 )
-from teamwright.session.wiring.session_worktree import enter_session_worktree
-from teamwright.session.wiring.team_factory import make_team
-from teamwright.storage.event_log import EventLog, Subscriber
-from teamwright.storage.event_log_reader import log_path, read_recent
+from teamwright.session.wiring.team_factory import connect_budget, make_team, totals_until
+from teamwright.session.wiring.worktrees import enter_session_worktree
+from teamwright.storage.event_log import EventLog, Subscriber, log_path, read_recent
 from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import make_private

@@ -14,22 +14,21 @@ from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.instructions import Instruction, SessionInstructions
-from teamwright.agent.prompt_prefix import switch_prefix
-from teamwright.agent.tool import AnyTool
-from teamwright.agent.tool_schema import tool_schema
+from teamwright.agent.prompt import switch_prefix
+from teamwright.agent.tool import AnyTool, tool_schema
 from teamwright.agent.toolbox import offered_tools
+from teamwright.config.settings.merge import load_settings, reads_other_product
 from teamwright.config.settings.settings import Settings
-from teamwright.config.settings_merge import load_settings, reads_other_product
-from teamwright.config.trust_store import TrustState, TrustStore
+from teamwright.config.trust import TrustState, TrustStore
 from teamwright.config.trusted_skills import make_shelf, shelf_warnings
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.events import Notice, Reloaded
 from teamwright.protocol.ids import LEAD
-from teamwright.session.agents.agent_factory import AgentFactory
-from teamwright.session.agents.compaction_ports import CompactionFactory
-from teamwright.session.session_preparation import SessionContext, settings_flags
+from teamwright.session.agents.factory import AgentFactory
+from teamwright.session.agents.parts import CompactionFactory
+from teamwright.session.preparation import SessionContext, settings_flags
 from teamwright.session.wiring.mcp_factory import servers_of
 from teamwright.skills.skill_catalog import SkillCatalog
 

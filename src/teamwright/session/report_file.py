@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from teamwright.protocol.errors import StorageError, UsageError
-from teamwright.storage.atomic_write import storage_error
+from teamwright.storage.files import storage_error
 
 
 def require_writable(path: Path) -> None:

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from teamwright.protocol.errors import LimitExceeded, TeamwrightError
 from teamwright.protocol.events import ModelChanged
-from teamwright.protocol.integration import IntegrationState
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
+from teamwright.protocol.task import IntegrationState
 from teamwright.protocol.usage import Usage
-from teamwright.tasks.task_review import task_notes
+from teamwright.tasks.completion_conditions import task_notes
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # the one with a default, which only a type checker needs

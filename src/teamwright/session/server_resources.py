@@ -13,7 +13,7 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import Block
 from teamwright.protocol.time_limit import time_limit
-from teamwright.session.prompt_input import ATTACHED_FILE
+from teamwright.session.options import ATTACHED_FILE
 from teamwright.session.session import Session
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from teamwright.processes.program_environment import own_variables
-from teamwright.protocol.budget import NO_CAPS
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.usage import NO_CAPS
 from teamwright.session.options import Options
-from teamwright.storage.atomic_write import storage_error, write_atomic
+from teamwright.storage.files import storage_error, write_atomic
 from teamwright.storage.paths import make_private
 
 VARIABLE = "TEAMWRIGHT_SPAWN_FILE"

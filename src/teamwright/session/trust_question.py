@@ -5,10 +5,9 @@ Asked before a session opens, so that no request leaves the machine first. Depen
 
 from __future__ import annotations
 
-from teamwright.config.person_authority import require_person
+from teamwright.config.settings.merge import reads_other_product
 from teamwright.config.settings.settings import SettingFlags
-from teamwright.config.settings_merge import reads_other_product
-from teamwright.config.trust_store import TrustState, TrustStore
+from teamwright.config.trust import TrustState, TrustStore, require_person
 from teamwright.session.options import Options
 from teamwright.storage.paths import find_home
 

@@ -12,23 +12,23 @@ from functools import lru_cache
 from pathlib import Path
 
 from teamwright.shell_lines.ambiguity import has_control_characters, has_odd_characters, is_confirmed
-from teamwright.shell_lines.character_encoding import has_odd_encoding, is_locale, may_lose_signs
-from teamwright.shell_lines.command_listing import (
+from teamwright.shell_lines.evaluated_text import EVALUATING_BUILTINS
+from teamwright.shell_lines.expansion import ExpandedWord, has_odd_encoding, is_locale, may_lose_signs
+from teamwright.shell_lines.grammar import DECLARING_BUILTINS, LineGrammar
+from teamwright.shell_lines.line_cursor import UnreadableLine
+from teamwright.shell_lines.listing import (
     DIRECTORY_COMMANDS,
     MAX_DEPTH,
     MAX_NAMES,
     CommandListing,
     ListingState,
+    WordListing,
     directory_after,
     glob_names,
     has_directory_command,
     without_prefixes,
 )
-from teamwright.shell_lines.evaluated_text import EVALUATING_BUILTINS
-from teamwright.shell_lines.grammar import LineGrammar
-from teamwright.shell_lines.line_cursor import UnreadableLine
 from teamwright.shell_lines.parsed_line import Directories, ParsedLine
-from teamwright.shell_lines.simple_command_reader import DECLARING_BUILTINS
 from teamwright.shell_lines.syntax_tree import (
     AndOr,
     BranchCommand,
@@ -46,8 +46,6 @@ from teamwright.shell_lines.syntax_tree import (
     WhileLoop,
 )
 from teamwright.shell_lines.variables import ANY, UNRELIABLE, variables_set_by, variables_set_in_words
-from teamwright.shell_lines.word_expansion import ExpandedWord
-from teamwright.shell_lines.word_listing import WordListing
 from teamwright.shell_lines.work_bound import TOO_LARGE, TooMuchWork, bounded_work, found_once, spend_steps
 
 MAX_BYTES = 64 * 1024

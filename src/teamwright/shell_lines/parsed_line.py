@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from teamwright.shell_lines.command_words import Words
-from teamwright.shell_lines.word_expansion import ANY_SHAPE, Shape
+from teamwright.shell_lines.expansion import ANY_SHAPE, Shape
 
 Directories = frozenset[Path | None]
 """The possible working directories of a command. None among them: one that only the shell knows."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from teamwright.shell_lines.character_encoding import is_locale, is_plain_locale
+from teamwright.shell_lines.expansion import is_locale, is_plain_locale
 
 _PLAIN = re.compile(r"(?!-)[A-Za-z0-9_.,:/@%+=*-]*")
 _VALUES = {

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from teamwright.protocol.errors import InvalidName, UsageError
-from teamwright.protocol.ids import directory_name
-from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.storage.read_bounded import read_plain
+from teamwright.protocol.ids import did_you_mean, directory_name
+from teamwright.storage.files import read_plain
 
 MemoryScope: TypeAlias = Literal["user", "project", "local"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.skills.front_matter import field_lines, split
-from teamwright.storage.globs import compile_globs
+from teamwright.storage.files import compile_globs
 
 FOLDER = ".claude"
 MAX_RULES = 200

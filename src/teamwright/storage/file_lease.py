@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.protocol.errors import CannotStart
-from teamwright.protocol.timestamps import iso_time
-from teamwright.storage.atomic_write import storage_error
+from teamwright.protocol.ids import iso_time
+from teamwright.storage.files import storage_error
 from teamwright.storage.paths import make_private
 
 LEASE = "lease"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.storage.lock_dir import DirectoryMark
+from teamwright.storage.locks import DirectoryMark
 from teamwright.storage.paths import Home
 
 

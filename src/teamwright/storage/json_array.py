@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import Any, NamedTuple, cast
 
 from teamwright.protocol.errors import LockLost, StorageError
-from teamwright.storage.atomic_write import PendingFile, storage_error
-from teamwright.storage.file_lock import LockHold
+from teamwright.storage.files import PendingFile, storage_error
+from teamwright.storage.locks import LockHold
 
 PAGE_BYTES = 4096
 """Bytes that a kill cannot split when they are between two multiples of it."""

@@ -119,7 +119,6 @@ class Home(Struct, frozen=True):
     # others
     @property
     def plans(self) -> Path:
-        """`plans/`."""
         return _plans_path(self.shared)
 
     @property

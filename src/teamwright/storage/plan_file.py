@@ -9,9 +9,8 @@ import os
 import secrets
 from pathlib import Path
 
-from teamwright.storage.atomic_write import storage_error, write_atomic
+from teamwright.storage.files import read_plain, storage_error, write_atomic
 from teamwright.storage.paths import make_private
-from teamwright.storage.read_bounded import read_plain
 
 MAX_BYTES = 100_000
 """Bytes of the longest plan: the approver has to read it."""

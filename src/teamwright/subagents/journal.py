@@ -19,12 +19,11 @@ from typing import Any, cast
 from teamwright.agent.agent_type import FORK_TYPE, AgentBounds
 from teamwright.agent.conversation import find_delivered_ids, read_header
 from teamwright.agent.fork_origin import is_fork
-from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import StorageError, UsageError
+from teamwright.protocol.ids import iso_time, now_ms, parse_iso_ms
 from teamwright.protocol.messages import encode, message_text
-from teamwright.protocol.timestamps import iso_time, now_ms, parse_iso_ms
-from teamwright.protocol.usage import NO_USAGE, Usage
-from teamwright.storage.jsonl import Journal, read_backward, read_lines
+from teamwright.protocol.usage import NO_USAGE, Budget, Usage
+from teamwright.storage.json_lines import Journal, read_backward, read_lines
 from teamwright.subagents.subagent_run import RunState, SubagentRun, find_run
 from teamwright.team_records.spawn_spec import SpawnSpec
 

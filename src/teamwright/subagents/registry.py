@@ -15,20 +15,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.agent.agent import Agent
+from teamwright.agent.agent import Agent, to_user_message
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.conversation import UserMessage
 from teamwright.agent.fork_origin import fork_prompt
-from teamwright.agent.input_queue import to_user_message
 from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.protocol.errors import LimitExceeded, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Emit
-from teamwright.protocol.ids import run_id
+from teamwright.protocol.ids import now_ms, run_id
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.program_log import log_failure
 from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.protocol.time_limit import time_limit
-from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.started_task import start_task
 from teamwright.subagents.journal import (
     SubagentRuns,

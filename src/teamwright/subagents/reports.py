@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from teamwright.agent.agent import is_cap
-from teamwright.agent.job_journal import Job
+from teamwright.agent.background_jobs import Job
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import SubagentChanged
 from teamwright.protocol.messages import Block, text_block
@@ -96,7 +96,6 @@ def is_running_error(run: SubagentRun) -> TeamRefused:
 
 
 def usage_text(run: SubagentRun) -> str:
-    """Return its usage."""
     return f"total_tokens: {run.tokens}\ntool_uses: {run.tool_calls}\nduration_ms: {run.duration_ms}"
 
 
@@ -149,7 +148,6 @@ class OutputFile:
         self._write("".join(f"{line}\n" for line in lines))
 
     def write_end(self, run: SubagentRun) -> None:
-        """Write the end."""
         why = f": {run.failure_reason}" if run.failure_reason else ""
         self._write(f"[{run.state}{why}]\n")
 

@@ -87,7 +87,6 @@ class SubagentBuilder(Protocol):
 
     async def end_subagent(self, run: SubagentRun) -> None:
         """Release what the ended sub-agent had, and add to its text what its caller must know."""
-        ...
 
     def transcript_path(self, id: str) -> Path:
         """Return the path of a sub-agent's transcript in this session."""
@@ -107,7 +106,6 @@ class OwnerNotifier(Protocol):
 
     def notify_change(self) -> None:
         """Signal an end, so that waits for a quiet team check again."""
-        ...
 
 
 class CallRef(Struct, frozen=True):

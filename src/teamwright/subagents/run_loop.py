@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Literal, Protocol, TypeAlias
 
-from teamwright.agent.agent import Agent, SteeringInput, TurnEnd
+from teamwright.agent.agent import Agent, SteeringInput, TurnEnd, to_user_message
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.input_queue import to_user_message
 from teamwright.agent.turn_loop import append_user_message, join_turns, run_turn, run_turn_with_stop_hooks
 from teamwright.hooks.hook_index import SUBAGENT_STOP
 from teamwright.hooks.hook_outcome import HookOutcome
@@ -34,7 +33,6 @@ class UnreportedRuns(Protocol):
 
     def mark_reported(self, ids: Iterable[str]) -> None:
         """Mark the ends of these runs as reported."""
-        ...
 
 
 class QueueSteering:

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from teamwright.agent.agent import Agent, TurnEnd
-from teamwright.agent.input_queue import InputQueue
+from teamwright.agent.agent import Agent, InputQueue, TurnEnd
 from teamwright.protocol.usage import Usage
 
 RunState = Literal["running", "completed", "failed", "killed"]
@@ -101,7 +100,6 @@ class SubagentRun(Struct, eq=False):
 
     @property
     def agent_type(self) -> str:
-        """The agent type."""
         return str(self.spec_fields.get("agent_type") or "general-purpose")
 
     def block_caller(self, mark_blocked: MarkBlocked) -> MarkBlocked:

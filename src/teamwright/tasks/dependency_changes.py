@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.task import Task
-from teamwright.storage.file_lock import LockHold
+from teamwright.storage.locks import LockHold
 from teamwright.tasks.task_files import TaskFiles
-from teamwright.tasks.task_graph import Edge, add_ids, refuse_cycles, remove_id, sort_ids
-from teamwright.tasks.task_rules import not_found_error
+from teamwright.tasks.task_rules import Edge, add_ids, not_found_error, refuse_cycles, remove_id, sort_ids
 
 
 def refuse_bad_edges(files: TaskFiles, edges: Sequence[Edge]) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
+from teamwright.protocol.ids import now_ms
 from teamwright.protocol.task import DRAFT, DRAFT_MS, Task, TaskStatus
-from teamwright.protocol.timestamps import now_ms
-from teamwright.tasks.task_metadata import merge_metadata
+from teamwright.tasks.task_rules import merge_metadata
 from teamwright.tasks.task_store import TaskStore
 
 FindDrafts = Callable[[str], Iterable[Task]]

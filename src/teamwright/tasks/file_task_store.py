@@ -14,9 +14,16 @@ from teamwright.storage.file_watcher import file_mark
 from teamwright.tasks.draft_tasks import claimable_at
 from teamwright.tasks.task_file import task_number
 from teamwright.tasks.task_files import TaskFiles
-from teamwright.tasks.task_graph import Edge, sort_ids
 from teamwright.tasks.task_index import TaskIndex
-from teamwright.tasks.task_rules import Actor, apply_claim, may_claim, not_found_error, still_draft_error
+from teamwright.tasks.task_rules import (
+    Actor,
+    Edge,
+    apply_claim,
+    may_claim,
+    not_found_error,
+    sort_ids,
+    still_draft_error,
+)
 from teamwright.tasks.task_store import (
     ChangeTask,
     ClaimAttempt,
@@ -46,7 +53,6 @@ class FileTaskStore:
 
     @property
     def directory(self) -> Path:
-        """The directory of the files."""
         return self.files.directory
 
     @property
@@ -80,7 +86,6 @@ class FileTaskStore:
     async def change(
         self, id: str, change: ChangeTask, edges: Sequence[Edge] = (), *, exclusive: bool = False
     ) -> TaskChange:
-        """See TaskStore."""
         files = self.files
         if not edges:
 
@@ -109,7 +114,6 @@ class FileTaskStore:
         return TaskChange(before, after, touched, self._find_unblocked(before, after))
 
     async def claim_next(self, actor: Actor, settle_ms: int = 0) -> ClaimAttempt:
-        """See TaskStore."""
         taken = await _claim_next(self.files, actor, settle_ms)
         if taken is not None:
             return ClaimAttempt(TaskChange(*taken))
@@ -130,7 +134,6 @@ class FileTaskStore:
         return task
 
     async def remove(self, id: str, require_allowed: Callable[[Task], None]) -> TaskChange:
-        """See TaskStore."""
         from teamwright.tasks.dependency_changes import remove_references
 
         files = self.files
@@ -145,7 +148,6 @@ class FileTaskStore:
 
     @property
     def directories(self) -> Sequence[Path]:
-        """See FollowedTaskStore."""
         return (self.files.directory,)
 
     def mark(self, id: str) -> FileMark | None:
@@ -158,11 +160,9 @@ class FileTaskStore:
         on_change: Callable[[Collection[str] | None], None],
         interest: TaskInterest | None = None,
     ) -> Callable[[], None]:
-        """See FollowedTaskStore."""
         return watcher.follow_directory(self.directory, on_change, lambda name: task_number(name) is not None)
 
     def follow(self, on_outside: OnExternalChange) -> ExternalChanges:
-        """See FollowedTaskStore."""
         from teamwright.tasks.external_changes import ExternalChanges
 
         return ExternalChanges(self.files, on_outside)

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from teamwright.protocol.ids import directory_name
-from teamwright.storage.atomic_write import storage_error
+from teamwright.storage.files import storage_error
 from teamwright.storage.paths import make_private
 
 SHARED_FILE = ".shared"

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 
 from teamwright.protocol.task import Task, parse_task, task_fault
-from teamwright.storage.atomic_write import storage_error
+from teamwright.storage.files import storage_error
 
 LOCK_FILE = ".lock"
 WATERMARK_FILE = ".highwatermark"

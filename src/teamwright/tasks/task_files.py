@@ -12,13 +12,12 @@ from pathlib import Path
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.task import Task
-from teamwright.storage.atomic_write import keep_damaged_copy, storage_error, write_atomic, write_new
-from teamwright.storage.file_lock import FileLock, LockHold, lock_at
+from teamwright.storage.files import keep_damaged_copy, storage_error, write_atomic, write_new
+from teamwright.storage.locks import FileLock, LockHold, lock_at
 from teamwright.storage.paths import make_private
 from teamwright.tasks.task_file import LOCK_FILE, WATERMARK_FILE, read_watermark
-from teamwright.tasks.task_graph import sort_ids
 from teamwright.tasks.task_index import TaskIndex
-from teamwright.tasks.task_rules import not_found_error
+from teamwright.tasks.task_rules import not_found_error, sort_ids
 from teamwright.tasks.task_store import DamagedTask, damaged_error
 
 

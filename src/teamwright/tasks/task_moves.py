@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from teamwright.protocol.task import Task
-from teamwright.storage.atomic_write import storage_error, write_new
+from teamwright.storage.files import storage_error, write_new
 from teamwright.storage.paths import make_private
 from teamwright.tasks.task_file import LOCK_FILE, list_numbers, task_number
 from teamwright.tasks.task_files import TaskFiles

@@ -2,13 +2,25 @@
 
 The claim rules are the same for an idle member, `owner=` and `status=in_progress`. Callers apply the rules again under
 the lock. Depends on task values.
+[tasks/task_rules]
+
+The keys of a task's metadata that Teamwright defines: their values as a caller may set them, and merging.
+
+Depends on task values. The meaning of the keys is in `protocol.task`; another program's keys are kept unread.
+[tasks/task_metadata]
+
+The graph of tasks: functions on its edges.
+
+An edge (blocker, blocked) is stored on both sides, in two files. Depends on task values.
+[tasks/task_graph]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,11 +28,21 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.field_texts import show_fields
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient, task_id
-from teamwright.protocol.review import Reviewer, stricter_reviewer
-from teamwright.protocol.task import CHECK, DRAFT, INTEGRATION, REVIEW, REVIEWED, WORKTREE, Task, TaskStatus
-from teamwright.protocol.timestamps import now_ms
-from teamwright.tasks.task_metadata import RUNTIME_KEYS, merge_metadata, requested_metadata
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms, parse_recipient, task_id
+from teamwright.protocol.task import (
+    CHECK,
+    CHECKED,
+    DRAFT,
+    INTEGRATION,
+    REVIEW,
+    REVIEWED,
+    WORKTREE,
+    WRITES,
+    Reviewer,
+    Task,
+    TaskStatus,
+    stricter_reviewer,
+)
 
 DELETED = "deleted"
 """The status that requests deletion. No file has it."""
@@ -388,3 +410,144 @@ def task_info(task: Task, *, deleted: bool = False) -> TaskInfo:
         review=note.state if (note := task.review_note) is not None else None,
         reviewer=note.reviewer if note is not None and task.in_review else "",
     )
+
+
+RUNTIME_KEYS = frozenset({CHECKED, DRAFT, INTEGRATION, REVIEWED, WORKTREE})
+"""Metadata keys that only the runtime writes."""
+
+MAX_PATTERNS = 100
+"""Patterns of one task."""
+
+
+def merge_metadata(metadata: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the merged metadata. A None deletes its key; empty metadata is None."""
+    both = {**(metadata or {}), **more}
+    return {key: value for key, value in both.items() if key not in more or value is not None} or None
+
+
+def requested_metadata(wish: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a change or of a new task, with the keys that have a field of their own."""
+    metadata = dict(wish.get("metadata") or {})
+    if "writes" in wish:
+        metadata[WRITES] = list(wish["writes"]) or None
+    if "review" in wish:
+        metadata[REVIEW] = wish["review"] or None
+    return metadata
+
+
+def require_metadata(metadata: Mapping[str, Any] | None) -> None:
+    """Check the known keys of `metadata`. Raises UsageError for a value of another type."""
+    for key, value in (metadata or {}).items():
+        if key == CHECK and not isinstance(value, str | None):
+            raise UsageError(
+                "usage",
+                f"metadata.check must be a command as text, not {value!r:.60}",
+                do=['{"check": "make test"}'],
+                note="nothing was changed",
+            )
+        if key == WRITES:
+            require_write_set(value)
+        if key == REVIEW and value is not None and value not in tuple(Reviewer):
+            raise UsageError(
+                "usage",
+                f"review must be {', '.join(Reviewer)}, not {value!r:.60}",
+                note="nothing was changed",
+            )
+        if key in {"for", "needs"} and not _is_names(value):
+            raise UsageError(
+                "usage",
+                f"metadata.{key} must be a list of names, not {value!r:.60}",
+                do=[f'{{"{key}": ["ada"]}}' if key == "for" else '{"needs": ["Bash"]}'],
+                note="nothing was changed",
+            )
+
+
+def _is_names(value: object) -> bool:
+    """Return True for a name, a list of names, or nothing."""
+    return isinstance(value, str | None) or (
+        isinstance(value, list | tuple) and all(isinstance(one, str) for one in cast("Sequence[object]", value))
+    )
+
+
+def is_path_pattern(value: object) -> bool:
+    """Return True for a pattern below the repository: a text without a leading `/` or `~` and without `..`."""
+    if not isinstance(value, str) or not value.strip("/. ") or "\n" in value or "\0" in value:
+        return False
+    return not value.startswith(("/", "~")) and ".." not in value.split("/")
+
+
+def require_write_set(value: object) -> None:
+    """Check the value of `metadata.writes`: a list of patterns, or None. Raises UsageError."""
+    patterns = list(cast("list[object]", value)) if isinstance(value, list | tuple) else [None]
+    if value is not None and not (len(patterns) <= MAX_PATTERNS and all(map(is_path_pattern, patterns))):
+        raise UsageError(
+            "usage",
+            f"writes must be at most {MAX_PATTERNS} path patterns below the repository, not {value!r:.60}",
+            do=['["src/parser/**", "docs/parser.md"]'],
+            note="nothing was changed",
+        )
+
+
+Edge: TypeAlias = tuple[str, str]
+"""(blocker, blocked), both ids of tasks."""
+
+
+def id_sort_key(id: str) -> tuple[int, str]:
+    """Return the sort key for numeric order, also for ids of other programs that are not numbers."""
+    return len(id), id
+
+
+def sort_ids(ids: Iterable[str]) -> list[str]:
+    """Return the ids in numeric order, without duplicates."""
+    return sorted(set(ids), key=id_sort_key)
+
+
+def add_ids(ids: Sequence[str], more: Iterable[str]) -> tuple[str, ...]:
+    """Return the ids with new ones appended, without duplicates. The order of the old ones is kept."""
+    return tuple(dict.fromkeys((*ids, *more)))
+
+
+def remove_id(ids: Sequence[str], gone: str) -> tuple[str, ...]:
+    """Return the ids without this one."""
+    return tuple(i for i in ids if i != gone)
+
+
+def find_path(start: str, goal: str, blocks: Callable[[str], Iterable[str]]) -> list[str] | None:
+    """Return the shortest path from one task to another along `blocks`, both ends included, or None."""
+    came_from: dict[str, str] = {start: start}
+    open_ends = deque([start])
+    while open_ends:
+        here = open_ends.popleft()
+        if here == goal:
+            return _trace_back(goal, came_from)
+        for there in sort_ids(blocks(here)):
+            if there not in came_from:
+                came_from[there] = here
+                open_ends.append(there)
+    return None
+
+
+def refuse_cycles(edges: Iterable[Edge], blocks: Callable[[str], Iterable[str]]) -> None:
+    """Raise TaskRefused (`self_edge`, `cycle`) if these edges, added in order, would form a cycle."""
+    new: dict[str, list[str]] = {}
+
+    def blocks_with_new(id: str) -> list[str]:
+        return [*blocks(id), *new.get(id, ())]
+
+    for blocker, blocked in edges:
+        if blocker == blocked:
+            raise TaskRefused("self_edge", f"#{blocker} cannot wait for itself")
+        way = find_path(blocked, blocker, blocks_with_new)
+        if way:
+            cycle_text = " → ".join(f"#{i}" for i in [*way, blocked])
+            raise TaskRefused(
+                "cycle", f"these tasks would wait for each other: {cycle_text}", do=["leave one of them out"]
+            )
+        new.setdefault(blocker, []).append(blocked)
+
+
+def _trace_back(goal: str, came_from: dict[str, str]) -> list[str]:
+    way = [goal]
+    while came_from[way[-1]] != way[-1]:
+        way.append(came_from[way[-1]])
+    return way[::-1]

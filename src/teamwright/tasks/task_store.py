@@ -14,8 +14,7 @@ from msgspec import Struct, field
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import FileMark
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.tasks.task_graph import Edge, sort_ids
-from teamwright.tasks.task_rules import Actor, FindOpenBlockers
+from teamwright.tasks.task_rules import Actor, Edge, FindOpenBlockers, sort_ids
 
 if TYPE_CHECKING:
     from teamwright.storage.file_watcher import Watcher
@@ -163,7 +162,6 @@ class TaskFollower(Protocol):
 
     def close(self) -> None:
         """Stop reporting changes."""
-        ...
 
 
 class FollowedTaskStore(TaskStore, Protocol):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.requests.request_store import RequestStore
-from teamwright.storage.atomic_write import storage_error
 from teamwright.storage.doorbell import TeamDoorbells
+from teamwright.storage.files import storage_error
 from teamwright.storage.paths import Home, make_private
 from teamwright.team_records.file_stores import FileStores
 
@@ -60,7 +60,7 @@ async def find_archived(home: Home, session: str) -> Path | None:
 
     Raises StorageError, LockTimeout.
     """
-    from teamwright.team_records.team_state_file import read_team_file
+    from teamwright.team_records.team_state import read_team_file
 
     entries = [path for path in home.archive.iterdir() if path.is_dir()] if home.archive.is_dir() else []
     for entry in sorted(entries, key=lambda path: path.stat().st_mtime, reverse=True):

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.roster import TeamConfig, parse_config
+from teamwright.protocol.members import TeamConfig, parse_config
 from teamwright.storage.paths import Home
-from teamwright.team_records.team_state_file import TeamFile, TeamStateFile, read_team_file
+from teamwright.team_records.team_state import TeamFile, TeamStateFile, read_team_file
 
 if TYPE_CHECKING:
     from teamwright.mail.inbox import Inbox
-    from teamwright.storage.file_lock import FileLock
+    from teamwright.storage.locks import FileLock
     from teamwright.tasks.file_task_store import FileTaskStore
-    from teamwright.team_records.roster import OnRestored
-    from teamwright.team_records.roster_file import RosterFile
+    from teamwright.team_records.roster import OnRestored, RosterFile
     from teamwright.worktrees.integration_store import FileIntegrationStore
 
 
@@ -29,7 +28,6 @@ class FileStores:
         self._home = home
 
     def tasks(self, name: str) -> FileTaskStore:
-        """See TeamStores."""
         from teamwright.tasks.file_task_store import FileTaskStore
 
         return FileTaskStore(self._home.tasks(name), self._home.guard)
@@ -51,7 +49,6 @@ class FileStores:
         create_shared_list(self._home.tasks(name))
 
     def mailbox(self, directory: str, name: str) -> Inbox:
-        """See TeamStores."""
         from teamwright.mail.inbox import inbox_for
 
         return inbox_for(*self.inbox_paths(directory, name))
@@ -62,8 +59,7 @@ class FileStores:
         return path, self._home.guard(path), self._home.inbox_archive(directory, name)
 
     def roster(self, directory: str, on_restored: OnRestored | None = None) -> RosterFile:
-        """See TeamStores."""
-        from teamwright.team_records.roster_file import RosterFile
+        from teamwright.team_records.roster import RosterFile
 
         return RosterFile(self._home, directory, on_restored)
 
@@ -73,20 +69,19 @@ class FileStores:
 
     def lock(self, path: Path) -> FileLock:
         """Return the lock of a file of a team."""
-        from teamwright.storage.file_lock import lock_for
+        from teamwright.storage.locks import lock_for
 
         return lock_for(path, self._home.guard(path))
 
     def remove_dead_locks(self, directory: str) -> list[Path]:
         """Remove locks of dead owners on the roster, the inboxes and the tasks of a team. Returns the files freed."""
-        from teamwright.storage.file_lock import remove_dead_locks
+        from teamwright.storage.locks import remove_dead_locks
 
         team = self._home.team(directory)
         places = (team, team / "inboxes", self.task_directory(directory))
         return [file for place in places for file in remove_dead_locks(place, self._home.guard)]
 
     def state(self, directory: str) -> TeamStateFile:
-        """See TeamStores."""
         return TeamStateFile(self._home, directory)
 
     def read_state(self, directory: str) -> TeamFile | None:
@@ -94,11 +89,9 @@ class FileStores:
         return read_team_file(self._home.team_file(directory))
 
     def integration(self, directory: str) -> FileIntegrationStore:
-        """See TeamStores."""
         from teamwright.worktrees.integration_store import FileIntegrationStore
 
         return FileIntegrationStore(self._home.integration(directory))
 
     async def mailbox_names(self, directory: str) -> list[str]:
-        """See TeamStores."""
         return sorted(path.stem for path in self._home.inbox(directory, LEAD).parent.glob("*.json"))

@@ -11,7 +11,7 @@ from teamwright.team_records.file_stores import FileStores
 
 if TYPE_CHECKING:
     from teamwright.models.endpoint import Endpoint
-    from teamwright.models.rate_limit.rate_limiter import RateLimiter
+    from teamwright.models.rate_limit import RateLimiter
     from teamwright.team_records.team_catalogue import Teams
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 
 USER_CAUSE = "stopped by the user"
 """The start of the cause when a person wanted the end, in any terminal."""

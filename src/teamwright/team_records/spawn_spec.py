@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from teamwright.agent.agent_type import AgentBounds, AgentType
 from teamwright.models.effort import Effort
-from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.protocol.usage import NO_CAPS, Budget
 
 WORKTREE = "worktree"
 """The isolation of an agent with a worktree."""

@@ -12,9 +12,9 @@ from msgspec import Struct
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, agent_id, session_list_name, team_name
 from teamwright.protocol.mail import InboxEntry, is_contentless
-from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.protocol.members import RosterMember, TeamConfig
 from teamwright.team_records.team_catalogue import CreatedTeam, NewTeam, TeamOnDisk, UnfinishedWork, team_directory_name
-from teamwright.team_records.team_state_file import LeadLease, TeamFile
+from teamwright.team_records.team_state import LeadLease, TeamFile
 from teamwright.team_records.team_stores import TeamStores
 
 
@@ -44,7 +44,6 @@ class TeamTable(Protocol):
 
     async def adopt_open_tasks(self, list: str, other: str) -> None:
         """Move the open tasks of the list `other` into a list, under their numbers. A taken number stays."""
-        ...
 
     async def archive(self, directory: str) -> list[InboxEntry]:
         """Archive a team with its tasks and mail. Return the mail of its lead."""
@@ -59,17 +58,14 @@ class StoredTeams:
         self._stores = stores
 
     async def find_led_by(self, session: str) -> TeamOnDisk | None:
-        """See TeamCatalogue."""
         led = [team for team in await self._table.list() if team.file.lead.session == session]
         found = max(led, key=lambda team: team.config.created_at, default=None)
         return TeamOnDisk(found.directory, found.config) if found is not None else None
 
     async def find_without_lead(self, name: str) -> list[str]:
-        """See TeamCatalogue."""
         return [team.directory for team in await self._table.list() if team.config.name == name and not team.has_lead]
 
     async def unfinished_work(self, directory: str) -> UnfinishedWork:
-        """See TeamCatalogue."""
         found = next((team for team in await self._table.list() if team.directory == directory), None)
         members = tuple(m.name for m in found.config.teammates) if found is not None and found.has_lead else ()
         tasks = (await self._stores.tasks(directory).read()).tasks
@@ -81,7 +77,6 @@ class StoredTeams:
         return UnfinishedWork(members, still_open, unread)
 
     async def create(self, new: NewTeam) -> CreatedTeam:
-        """See TeamCatalogue."""
         name, own = team_name(new.name), session_list_name(new.lead.session)
         self._refuse_second(await self._table.list(), new, name)
         while True:
@@ -96,7 +91,6 @@ class StoredTeams:
         return created_team
 
     async def create_implicit(self, new: NewTeam) -> CreatedTeam:
-        """See TeamCatalogue."""
         name = session_list_name(new.lead.session)
         if (created_team := await self._add(new, name, name)) is not None:
             return created_team
@@ -106,15 +100,12 @@ class StoredTeams:
         return CreatedTeam(name, config, await self.take_over(name, new.lead, new.log))
 
     async def take_over(self, directory: str, lead: LeadLease, log: str) -> TeamFile:
-        """See TeamCatalogue."""
         return await self._table.take_lead(directory, lead, log)
 
     async def adopt_open_tasks(self, directory: str, session_list: str) -> None:
-        """See TeamCatalogue."""
         await self._table.adopt_open_tasks(directory, session_list)
 
     async def replace_team(self, old: str, new: str, session: str) -> bool:
-        """See TeamCatalogue."""
         file = await self._stores.state(old).read() if old != new else None
         if file is None or file.lead.session != session:
             return False
@@ -128,7 +119,6 @@ class StoredTeams:
         return True
 
     async def archive(self, directory: str) -> list[InboxEntry]:
-        """See TeamCatalogue."""
         return await self._table.archive(directory)
 
     async def _add(self, new: NewTeam, name: str, directory: str) -> CreatedTeam | None:

@@ -19,17 +19,17 @@ from teamwright.mail.inbox import read_entries
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD, agent_id, directory_name, session_list_name, team_dir, team_name
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_entry
-from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.protocol.members import RosterMember, TeamConfig
 from teamwright.protocol.task import Task
 from teamwright.requests.request_store import RequestStore
-from teamwright.storage.atomic_write import remove_old_pending_files, write_atomic
 from teamwright.storage.doorbell import TeamDoorbells
+from teamwright.storage.files import remove_old_pending_files, write_atomic
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_store import TaskSnapshot
 from teamwright.team_records.archive import archive_entry, archive_queue, archive_team
 from teamwright.team_records.file_stores import FileStores
-from teamwright.team_records.roster_file import BRIEF_PATIENCE_S, rebuilt_roster
-from teamwright.team_records.team_state_file import LeadLease, TeamFile, is_lead_alive, lead_of_session, take_lead
+from teamwright.team_records.roster import BRIEF_PATIENCE_S, rebuilt_roster
+from teamwright.team_records.team_state import LeadLease, TeamFile, is_lead_alive, lead_of_session, take_lead
 
 
 class NewTeam(Struct, frozen=True):
@@ -208,7 +208,6 @@ class Teams:
         return await archive_team(self.home, directory)
 
     async def find_without_lead(self, name: str) -> list[str]:
-        """See TeamCatalogue."""
         named = [team.directory for team in await self.list() if team.config.name == name]
         return [directory for directory in named if not self.is_lead_alive(directory)]
 
@@ -225,7 +224,6 @@ class Teams:
         return file
 
     async def adopt_open_tasks(self, directory: str, session_list: str) -> None:
-        """See TeamCatalogue."""
         await self._stores.tasks(directory).adopt_open_tasks(self._stores.tasks(session_list))
 
     async def replace_team(self, old: str, new: str, session: str) -> bool:
@@ -243,7 +241,6 @@ class Teams:
         return True
 
     async def archive(self, directory: str) -> list[InboxEntry]:
-        """See TeamCatalogue."""
         return archived_lead_mail(await self.delete(directory))
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from teamwright.mail.mailbox import FollowedMailbox
     from teamwright.models.endpoint import Endpoint
-    from teamwright.models.rate_limit.rate_limiter import RateLimiter
+    from teamwright.models.rate_limit import RateLimiter
     from teamwright.protocol.mail import InboxEntry
     from teamwright.tasks.task_store import FollowedTaskStore
     from teamwright.team_records.roster import OnRestored, RosterDocument
     from teamwright.team_records.shared_document import Document
     from teamwright.team_records.team_catalogue import CreatedTeam, NewTeam, TeamOnDisk, UnfinishedWork
-    from teamwright.team_records.team_state_file import LeadLease, TeamFile
+    from teamwright.team_records.team_state import LeadLease, TeamFile
     from teamwright.worktrees.integration_store import IntegrationStore
 
 
@@ -54,7 +54,6 @@ class TeamCatalogue(Protocol):
 
     async def adopt_open_tasks(self, directory: str, session_list: str) -> None:
         """Move the open tasks of a session's own list into the team's list, under their numbers."""
-        ...
 
     async def replace_team(self, old: str, new: str, session: str) -> bool:
         """Move the lead's unread mail from the team in `old` to that in `new`, and archive `old`.
@@ -105,4 +104,3 @@ class TeamStores(Protocol):
 
         Raises StorageError.
         """
-        ...

@@ -17,20 +17,17 @@ from msgspec.structs import asdict, replace
 from teamwright.mail.inbox import read_entries
 from teamwright.protocol.errors import InvalidName, StorageError, TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
-from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_protocol
-from teamwright.protocol.member_states import MemberState
-from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
-from teamwright.protocol.task import Task, TaskStatus, open_blockers
+from teamwright.protocol.members import MemberState, RosterMember, TeamConfig, parse_config
+from teamwright.protocol.task import IntegrationState, Task, TaskStatus, open_blockers
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home, find_home
+from teamwright.tasks.completion_conditions import task_notes
 from teamwright.tasks.task_file import DamagedTaskFile, TaskFile, file_signature, list_numbers, read_task
-from teamwright.tasks.task_review import task_notes
 from teamwright.tasks.task_rules import USER
 from teamwright.team_records.file_stores import FileStores
-from teamwright.team_records.incarnation import Incarnation, process_directory
-from teamwright.team_records.member_status import MemberStatus
-from teamwright.team_records.team_state_file import TeamFile, is_lead_alive, read_team_file
+from teamwright.team_records.team_state import Incarnation, TeamFile, is_lead_alive, process_directory, read_team_file
+from teamwright.team_records.team_status import MemberStatus
 
 LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign", "archived"
 """States of a team: its lead runs; its lead is gone and work is open; no work is open; another product's; deleted."""

@@ -132,4 +132,3 @@ class Backend(Protocol):
 
         Raises CannotStart (`backend`) when the backend does not answer: the state is then unknown.
         """
-        ...

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.roster import RosterMember
-from teamwright.team_records.incarnation import Incarnation
+from teamwright.protocol.members import RosterMember
 from teamwright.team_records.spawn_spec import SpawnSpec
+from teamwright.team_records.team_state import Incarnation
 from teamwright.teams.backend import Backend
 from teamwright.teams.teammate import Teammate
 
@@ -51,7 +51,6 @@ class TeammateLauncher(Protocol):
         """Stop the remaining processes of a member that has ended. Raises CannotStart when its backend
         does not answer.
         """
-        ...
 
 
 class BackendTeammate(Teammate, kw_only=True, eq=False):
@@ -64,7 +63,6 @@ class BackendTeammate(Teammate, kw_only=True, eq=False):
 
     @property
     def name(self) -> str:
-        """See `Teammate`."""
         return self.member_name
 
     @property

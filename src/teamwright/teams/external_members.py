@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from teamwright.protocol.events import Notice, TaskInfo
 from teamwright.protocol.mail import IdleNotification, PermissionRequest, PlanApprovalRequest
-from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.members import RosterMember
 from teamwright.teams.plan_requests import PendingPlan
 
 UNKNOWN_PROGRAM: Final = "outside"
@@ -33,35 +33,27 @@ class ExternalMemberListener(Protocol):
 
     def note_active(self, active: bool, /) -> None:
         """Record whether its entry says that it is in a turn."""
-        ...
 
     def note_idle(self, notice: IdleNotification, /) -> None:
         """Record its idle notice to its lead."""
-        ...
 
     def note_waiting(self, what: str, /) -> None:
         """Record that it asked its lead for a permission."""
-        ...
 
     def note_answered(self) -> None:
         """Record that its request was answered."""
-        ...
 
     def note_mode(self, mode: str, /) -> None:
         """Record that its lead gave it this permission mode."""
-        ...
 
     def note_plan(self, plan: PendingPlan, /) -> None:
         """Record its submitted plan; one that is not open means that its plan was answered."""
-        ...
 
     def note_agreement(self) -> None:
         """Record that it agreed to its open request to stop, and will end."""
-        ...
 
     def note_objection(self) -> None:
         """Record that it objected to being stopped, and continues."""
-        ...
 
 
 class ExternalRequestObserver(Protocol):
@@ -69,15 +61,12 @@ class ExternalRequestObserver(Protocol):
 
     def note_joined(self, name: str, /) -> None:
         """Note that an external member is known: its earlier requests are read."""
-        ...
 
     def note_left(self, name: str, /) -> None:
         """Note that an external member has ended."""
-        ...
 
     def note_request(self, name: str, request: PermissionRequest | PlanApprovalRequest, /) -> None:
         """Note that an external member asks its lead for a permission, or submits a plan."""
-        ...
 
 
 class ExternalMemberObserver(Protocol):
@@ -85,15 +74,12 @@ class ExternalMemberObserver(Protocol):
 
     def note_joined(self, name: str, /) -> None:
         """Note that an external member is known."""
-        ...
 
     def note_ended(self, name: str, why: str, /) -> None:
         """Note why a member that this process did not start counts as ended."""
-        ...
 
     def note_files_changed(self) -> None:
         """Note that the team's files were created or removed."""
-        ...
 
 
 MAX_REPORTED_STATES = 8
@@ -150,7 +136,6 @@ class ExternalParticipants(Struct):
         return SETTLE_MS if self.led_externally else 0
 
     def add_member(self, name: str, listener: ExternalMemberListener | None = None) -> None:
-        """Add an external member."""
         self.external_names.add(name.lower())
         if listener is not None:
             self.listeners[name.lower()] = listener

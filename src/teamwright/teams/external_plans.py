@@ -13,13 +13,12 @@ from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Mode, Verdict
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, iso_time, now_ms
 from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.time_limit import time_limit
-from teamwright.protocol.timestamps import iso_time, now_ms
-from teamwright.teams.mailbox.outgoing import send_protocol
 from teamwright.teams.mode_rank import MODE_RANK
+from teamwright.teams.outgoing_mail import send_protocol
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PLAN_KIND, PendingPlan, answer_message_id
 from teamwright.teams.team import SessionTeam
 

@@ -14,9 +14,9 @@ from teamwright.git.repository import discover
 from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
 from teamwright.protocol.events import IntegrationChanged, Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.integration import IntegrationState, TaskIntegration
+from teamwright.protocol.task import IntegrationState, TaskIntegration
 from teamwright.storage.file_lease import Lease, wait_for_lease
-from teamwright.teams.mailbox.runtime_notes import send_note
+from teamwright.teams.outgoing_mail import send_note
 from teamwright.teams.team import SessionTeam
 from teamwright.worktrees.integration import FAILS_BEFORE, Integration
 from teamwright.worktrees.integration_store import IntegrationEntry

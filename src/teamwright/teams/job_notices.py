@@ -11,14 +11,12 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.background_jobs import BackgroundJobs, Job
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.job_journal import Job
 from teamwright.hooks import payload
 from teamwright.hooks.payload import HookAgent
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, iso_time
 from teamwright.protocol.runtime_tags import TaskEnd, escape_tags
-from teamwright.protocol.timestamps import iso_time
 from teamwright.subagents.registry import INTERRUPTED, SESSION_ENDED, Subagents
 from teamwright.subagents.reports import end_notice as of_agent
 from teamwright.subagents.reports import job_end_notice, subagent_event
@@ -33,9 +31,7 @@ class EndedJob(Protocol):
     """The common fields of a job and a sub-agent's run."""
 
     @property
-    def id(self) -> str:
-        """Its id."""
-        ...
+    def id(self) -> str: ...
 
     @property
     def owner(self) -> str:
@@ -69,7 +65,6 @@ class UnreportedJobs(Protocol[Job_co]):
 
     def mark_reported(self, ids: Iterable[str]) -> None:
         """Mark the ends of these jobs as reported."""
-        ...
 
 
 def notify_lost(
@@ -134,7 +129,6 @@ class OwnerNotices(Struct):
     agents: Subagents
 
     def notify(self, owner: str, end: TaskEnd, key: str) -> bool:
-        """See `OwnerNotifier`."""
         if owner == LEAD:
             if self.lead is not None:
                 self.lead.notify(end, key)
@@ -145,7 +139,6 @@ class OwnerNotices(Struct):
         return self.agents.notify_run(owner, end, key)
 
     def withdraw(self, owner: str, key: str) -> bool:
-        """See `OwnerNotifier`."""
         id = f"notice:{key}"
         if owner == LEAD:
             return self.lead is not None and self.lead.queue.withdraw(id)
@@ -155,7 +148,6 @@ class OwnerNotices(Struct):
         return run is not None and run.queue.withdraw(id)
 
     def notify_change(self) -> None:
-        """See `OwnerNotifier`."""
         self.team.changed.set()
 
 

@@ -15,23 +15,21 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
 
-from teamwright.agent.agent import Agent, SteeringInput, TurnEnd
-from teamwright.agent.compaction.compact import clear_conversation
-from teamwright.agent.compaction.compaction_state import CompactResult
+from teamwright.agent.agent import Agent, CommandPriority, InputQueue, QueuedCommand, SteeringInput, TurnEnd
+from teamwright.agent.compaction import clear_conversation
+from teamwright.agent.compaction_state import CompactResult
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.input_queue import CommandPriority, InputQueue, QueuedCommand
 from teamwright.agent.turn_loop import append_user_message, finish_interrupted_calls, run_turn, run_turn_with_stop_hooks
 from teamwright.hooks.hook_index import STOP, USER_PROMPT
 from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.payload import user_prompt_submit
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MemberChanged, Notice, TurnEnded
-from teamwright.protocol.ids import LEAD, message_id
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.ids import LEAD, iso_time, message_id
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS, TaskEnd, escape_tags
 from teamwright.protocol.time_limit import time_limit
-from teamwright.protocol.timestamps import iso_time
 from teamwright.protocol.usage import Usage
 from teamwright.teams.team import SessionTeam
 
@@ -93,7 +91,7 @@ class Lead(Struct):
 
     def open_mailbox(self) -> None:
         """Open the lead's inbox, because a team exists now."""
-        from teamwright.teams.mailbox.incoming import IncomingMail
+        from teamwright.teams.incoming_mail import IncomingMail
         from teamwright.teams.protocol_message_text import TeamMailRules
 
         agent, rules = self.agent, TeamMailRules(self.team, LEAD, self.agent.tags)

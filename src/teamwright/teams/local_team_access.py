@@ -11,7 +11,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import IdleNotification
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.team_records.roster import KnownRoster
-from teamwright.teams.mailbox.outgoing import send_protocol
+from teamwright.teams.outgoing_mail import send_protocol
 from teamwright.teams.shutdown import process_end
 from teamwright.teams.shutdown_requests import is_stop_request_open
 from teamwright.teams.team import SessionTeam

@@ -2,12 +2,21 @@
 
 The process is the lead's, or the member's own. Every change of state follows the lifecycle table. Depends on incoming
 mail, the agent loop and the shared task list; `TeamAccess`, which the team implements, notifies other members.
+[teams/local_teammate]
+
+The end of a member's turn: idle hooks, rate limits and budget caps, with the notice to the lead and the
+continuation.
+
+Depends on turn ends and mail of the member; usage is counted elsewhere.
+[teams/turn_end]
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,28 +24,159 @@ from msgspec import field
 from msgspec.structs import replace
 
 from teamwright.agent.agent import REPEATED_CALLS, Agent, SteeringInput, TurnEnd
-from teamwright.agent.conversation import UserMessage
+from teamwright.agent.agent_hooks import AgentHooks
+from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.turn_loop import append_user_message, finish_interrupted_calls, run_turn, run_turn_with_stop_hooks
+from teamwright.hooks.hook_index import TASK_COMPLETED, TEAMMATE_IDLE
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome
+from teamwright.hooks.payload import task_event
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TurnEnded
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, iso_time, keyed_id, message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, ShutdownRequest, parse_protocol
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.program_log import log_failure
 from teamwright.protocol.runtime_tags import RuntimeTags, TaskEnd
 from teamwright.protocol.task import Task
-from teamwright.protocol.timestamps import iso_time
+from teamwright.protocol.time_limit import time_limit
 from teamwright.team_records.life_cycle import ENDED_STATES, RATE_LIMITED, LifecycleEvent
 from teamwright.team_records.roster import KnownRoster
-from teamwright.teams.mailbox.incoming import IncomingMail, has_written_to_lead, known_task_ids
+from teamwright.teams.incoming_mail import IncomingMail, has_written_to_lead, known_task_ids
 from teamwright.teams.plan_requests import PendingPlan
 from teamwright.teams.shutdown_answers import SHUT_DOWN
 from teamwright.teams.team_ports import TeamAccess
 from teamwright.teams.teammate import Teammate, TurnNotes
-from teamwright.teams.turn_end import BudgetPause, RateLimitPause, run_idle_hooks
+
+
+async def run_idle_hooks(
+    hooks: AgentHooks, name: str, team_access: TeamAccess, end: TurnEnd, *, asked_before: bool
+) -> HookOutcome:
+    """Run `TeammateIdle` hooks, then `TaskCompleted` hooks of each task that is still in progress."""
+    outcome = await hooks.run_stop_hooks(TEAMMATE_IDLE, end.text, again=asked_before)
+    contexts = outcome.contexts
+    if outcome.blocked or outcome.halted or not hooks.hooks.wants(TASK_COMPLETED):
+        return outcome
+    for task in await team_access.tasks_in_progress(name):
+        event = task_event(task.id, task.subject, task.description, name, hooks.agent.team)
+        asked = await hooks.fire(TASK_COMPLETED, lambda event=event: event, takes_contexts=True)
+        contexts += asked.contexts
+        if asked.blocked or asked.halted:
+            subject = f"task #{task.id}: "
+            reasons = {"reason": f"{subject}{asked.reason}", "halt_reason": f"{subject}{asked.halt_reason}"}
+            return replace(asked, contexts=contexts, **reasons)
+    return replace(outcome, contexts=contexts)
+
+
+MAX_TRIES = 3
+"""Automatic retries of a member before only messages wake it: each retry is a whole series of the model's own."""
+
+
+class RateLimitPause:
+    """The rate-limit wait of one member, with the time of its next retry.
+
+    The turn is owed when the last one was given up though the same request may work later.
+    """
+
+    __slots__ = ("due", "owes_turn", "tries")
+
+    def __init__(self) -> None:
+        self.due: float | None = None
+        self.owes_turn = False
+        self.tries = 0
+
+    def record_turn(self, end: TurnEnd) -> None:
+        """Record the end of a turn."""
+        again_s = end.failure.retry_after_s if end.failure is not None else None
+        self.owes_turn = end.failure is not None and (end.failure.retriable or again_s is not None)
+        if again_s is None:
+            self.due, self.tries = None, 0
+        elif self.tries >= MAX_TRIES:
+            self.due = None
+        else:
+            self.tries += 1
+            # A random delay: the other members of the team were refused at the same moment.
+            self.due = time.monotonic() + again_s * (1 + random.random() * 0.1)
+
+    @property
+    def already_notified(self) -> bool:
+        """Return True when the lead knows that this member waits, and only a retry has happened since."""
+        return self.due is not None and self.tries > 1
+
+    def describe(self, end: TurnEnd) -> str:
+        """Return why it waits, for the lead."""
+        if self.due is not None:
+            wait_s = max(1, round(self.due - time.monotonic()))
+            return (
+                f"{end.explanation}. It is paused and nothing is lost: "
+                f"it tries again automatically in about {wait_s} s, "
+                f"up to {MAX_TRIES} times, or at once when you write to it."
+            )
+        if self.tries:
+            tried = f"It tried {self.tries} more times and stays paused now"
+            return f"{end.explanation}. {tried}: write to it to make it continue."
+        return end.explanation
+
+    async def wait_until_due(self, wait_for_wake: Callable[[], Awaitable[None]]) -> bool:
+        """Wait until it is due or a wake-up comes. Returns True when it is due: then the owed turn must run."""
+        left_s = None if self.due is None else max(0.0, self.due - time.monotonic())
+        try:
+            async with time_limit(left_s):
+                await wait_for_wake()
+        except TimeoutError:
+            self.due = None
+            return True
+        return False
+
+
+LEAD_ADVICE = (
+    "It keeps its open task and takes no other. Stop it to give the task back to the list, "
+    "or give the rest to another teammate."
+)
+"""The options of the lead."""
+
+SENDER_NOTE = "It reads this when it gets a larger budget. Do without it until then."
+"""The note to another member that writes to it."""
+
+
+class BudgetPause:
+    """The budget pause of one member, set when its last turn ended at a cap."""
+
+    __slots__ = ("_raised", "_used", "reason")
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self._raised = self._used = False
+
+    def record_turn(self, end: TurnEnd) -> str:
+        """Record the end of a turn; returns the cap that ended it, if any."""
+        self.reason = end.explanation if end.is_capped else ""
+        self._raised, self._used = False, end.model_calls > 0
+        return self.reason
+
+    def describe(self, tail: str) -> str:
+        """Return why it rests, for the lead; `tail` when no cap is the reason."""
+        return f"{self.reason}. {LEAD_ADVICE}" if self.reason else tail
+
+    def notice_id(self, conversation: Conversation, entries: Sequence[InboxEntry]) -> str:
+        """Return the id of the notice: unchanged while nothing was used and no cap was raised, unless the lead wrote to
+        it.
+        """
+        if not self.reason or (not self._used and any(entry.sender == LEAD for entry in entries)):
+            return message_id()
+        return keyed_id(conversation.header.get("session"), conversation.path.stem, self.reason)
+
+    def note_raised_budget(self) -> bool:
+        """Record a larger budget. Returns True when a turn waits for it."""
+        self._raised = bool(self.reason)
+        return self._raised
+
+    def may_continue(self) -> bool:
+        """Return True when the turn that a cap interrupted may continue now; asked once for each larger budget."""
+        raised, self._raised = self._raised, False
+        return raised
+
 
 INTERRUPTED = "interrupted"
 """The end of a turn that a person interrupted."""
@@ -71,54 +211,43 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
 
     @property
     def name(self) -> str:
-        """See `Teammate`."""
         return self.agent.name
 
     @property
     def mode(self) -> str:
-        """See `Teammate`."""
         return str(self.agent.policy.display_mode)
 
     @property
     def own_mode(self) -> Mode:
-        """See `Teammate`."""
         return self.agent.policy.mode
 
     @property
     def wake_target(self) -> IncomingMail:
-        """See `Teammate`."""
         return self.incoming
 
     @property
     def transcript_path(self) -> Path:
-        """See `Teammate`."""
         return self.agent.conversation.path
 
     @property
     def owes_turn(self) -> bool:
-        """See `Teammate`."""
         return self.rate_limit_pause.owes_turn
 
     @property
     def cap_reason(self) -> str:
-        """See `Teammate`."""
         return self.budget_pause.reason
 
     def note_raised_budget(self) -> None:
-        """See `Teammate`."""
         if self.budget_pause.note_raised_budget():
             self.incoming.wake()
 
     def deliver_late_answer(self, text: str) -> None:
-        """See `Teammate`."""
         self.incoming.add_late_answer(text)
 
     def notify(self, notice: str | TaskEnd, key: str = "") -> None:
-        """See `Teammate`."""
         self.incoming.notify(notice, key)
 
     async def terminate(self, grace_s: float) -> str:
-        """See `Teammate`."""
         if self.run_task is None:
             return ""
         self.run_task.cancel()

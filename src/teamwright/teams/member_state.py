@@ -13,11 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.team_records.life_cycle import RATE_LIMITED
-from teamwright.team_records.member_status import MemberStatus
-from teamwright.team_records.team_status import TeamStatus
+from teamwright.team_records.team_status import MemberStatus, TeamStatus
 from teamwright.teams.team import SessionTeam
 
 

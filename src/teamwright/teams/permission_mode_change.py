@@ -7,21 +7,19 @@ wake it, the event. The lead's process writes the roster and team.json, for a me
 from __future__ import annotations
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.mode_reminders import mode_notice
-from teamwright.agent.plan_mode import PlanExit
+from teamwright.agent.plan_mode import PlanExit, mode_notice
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import ModeChanged
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, iso_time
 from teamwright.protocol.mail import ModeChangeMessage as ModeMessage
-from teamwright.protocol.timestamps import iso_time
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.local_teammate import LocalTeammate
-from teamwright.teams.mailbox.outgoing import find_recipient, send_protocol
 from teamwright.teams.mode_rank import MODE_RANK, ModeSet, limiting_mode
+from teamwright.teams.outgoing_mail import find_recipient, send_protocol
 from teamwright.teams.plan_approval import approve_by_mode_change
-from teamwright.teams.roster_entries import is_written_by_lead, save_mode_everywhere
+from teamwright.teams.spawn import is_written_by_lead, save_mode_everywhere
 from teamwright.teams.team import SessionTeam
 
 

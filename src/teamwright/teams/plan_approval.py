@@ -13,13 +13,12 @@ from typing import Any
 from teamwright.agent.plan_mode import PlanMode, PlanSubmission
 from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpdate
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, plan_id
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, iso_time, now_ms, plan_id
 from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
-from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.external_plans import answer_external_plan, bound_incarnation
 from teamwright.teams.local_teammate import LocalTeammate
-from teamwright.teams.mailbox.outgoing import send_protocol
+from teamwright.teams.outgoing_mail import send_protocol
 from teamwright.teams.plan_requests import (
     NO_PENDING_PLAN,
     PLAN_KIND,

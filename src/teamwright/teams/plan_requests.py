@@ -11,8 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from teamwright.agent.conversation import Conversation
-from teamwright.protocol.ids import LEAD, keyed_id
-from teamwright.protocol.timestamps import now_ms
+from teamwright.protocol.ids import LEAD, keyed_id, now_ms
 from teamwright.requests.request_store import RequestStore
 
 PLAN_KIND = "plan_approval"

@@ -30,7 +30,7 @@ from teamwright.protocol.mail import (
 )
 from teamwright.protocol.runtime_tags import PEER_NOTE, RuntimeTags, escape_tags
 from teamwright.teams.external_plans import bound_incarnation
-from teamwright.teams.mailbox.ping_pong_guard import is_held
+from teamwright.teams.outgoing_mail import is_held
 from teamwright.teams.plan_requests import is_plan_of
 from teamwright.teams.shutdown_answers import is_shutdown_request
 from teamwright.teams.team import SessionTeam

@@ -12,14 +12,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from teamwright.permissions.verdict import Approver, Question
 from teamwright.protocol.errors import TaskRefused, TeamwrightError
 from teamwright.protocol.events import Notice
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.member_states import MemberState
-from teamwright.protocol.review import MAX_RETURNS, Reviewer, ReviewNote, ReviewState
-from teamwright.protocol.task import Task
-from teamwright.protocol.timestamps import now_ms
-from teamwright.tasks.task_review import ReviewAnswer
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms
+from teamwright.protocol.members import MemberState
+from teamwright.protocol.task import MAX_RETURNS, Reviewer, ReviewNote, ReviewState, Task
+from teamwright.tasks.completion_conditions import ReviewAnswer
 from teamwright.tasks.task_rules import USER, is_owner
-from teamwright.teams.mailbox.runtime_notes import send_note
+from teamwright.teams.outgoing_mail import send_note
 from teamwright.teams.team import SessionTeam
 
 SILENT_S = 600.0

@@ -17,28 +17,25 @@ from msgspec.structs import replace
 from teamwright.agent.transcript import find_delivered_ids
 from teamwright.protocol.errors import LockTimeout, TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
-from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.ids import LEAD, iso_time, message_id
 from teamwright.protocol.mail import InboxEntry, ShutdownApproved, TeammateTerminated
-from teamwright.protocol.member_states import MemberState
-from teamwright.protocol.roster import parse_config
+from teamwright.protocol.members import MemberState, parse_config
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.task import TaskStatus
-from teamwright.protocol.timestamps import iso_time
-from teamwright.storage.file_lock import past_dead_lock
+from teamwright.storage.locks import past_dead_lock
 from teamwright.team_records.archive import find_archived
 from teamwright.team_records.file_stores import FileStores
-from teamwright.team_records.incarnation import Incarnation, PendingEnd
 from teamwright.team_records.life_cycle import ENDED_STATES, FAILED_STATES, LifecycleEvent
 from teamwright.team_records.team_catalogue import archived_lead_mail
-from teamwright.team_records.team_state_file import TeamFile
+from teamwright.team_records.team_state import Incarnation, PendingEnd, TeamFile
 from teamwright.teams.backend_teammate import IN_PROCESS
-from teamwright.teams.mailbox.incoming import starts_turn
-from teamwright.teams.mailbox.outgoing import send_protocol
-from teamwright.teams.mailbox.undelivered import return_late_mail, return_mail
+from teamwright.teams.incoming_mail import starts_turn
+from teamwright.teams.outgoing_mail import send_protocol
 from teamwright.teams.plan_requests import close_plans
 from teamwright.teams.shutdown_answers import is_shutdown_request, shutdown_answer, was_asked_to_stop
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
+from teamwright.teams.undelivered_mail import return_late_mail, return_mail
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from teamwright.protocol.timestamps import now_ms
+from teamwright.protocol.ids import now_ms
 from teamwright.requests.request_store import RequestStore
 
 SHUT_DOWN = "shut down on request"

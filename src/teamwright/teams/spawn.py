@@ -3,44 +3,59 @@
 Order: reserve the name in the roster, record the incarnation in team.json, put the first prompt into the inbox, start,
 wait until it runs, announce. After a kill in between, `team_resume` completes or undoes the start. Depends on the team
 and its agent builder.
+[teams/spawn]
+
+The parts of a resumed member that its roster entry and its incarnation record: the spec, the directory, the mode.
+
+Other programs may write a roster, so that only facts of our own records count. Depends on the team and on worktrees.
+[teams/resumed_member]
+
+Entries of our own members in config.json, and their incarnations in the state of the team: changed in one step each.
+
+The file and this process's memory change together. Leaves to the roster watcher when an entry is compared with the
+file: the watcher takes every other content for the work of another program. Depends on roster and documents.
+[teams/roster_entries]
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.mail.mailbox import Mailbox
 from teamwright.mail.message_size import check_text_size
+from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, UsageError
 from teamwright.protocol.events import Notice
-from teamwright.protocol.ids import LEAD, agent_id, keyed_id, member_name, message_id
+from teamwright.protocol.ids import LEAD, agent_id, iso_time, keyed_id, member_name, message_id, now_ms
 from teamwright.protocol.mail import InboxEntry, parse_protocol
-from teamwright.protocol.member_states import MemberState
-from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.members import MemberState, RosterMember, TeamConfig
 from teamwright.protocol.time_limit import time_limit
-from teamwright.protocol.timestamps import iso_time, now_ms
+from teamwright.protocol.usage import Budget
 from teamwright.sandbox.policy import UNBOUNDED
-from teamwright.team_records.incarnation import Incarnation, stored_entry
-from teamwright.team_records.life_cycle import ENDED_STATES, LifecycleEvent
+from teamwright.team_records.life_cycle import BUSY_STATES, ENDED_STATES, LifecycleEvent
+from teamwright.team_records.shared_document import Document
 from teamwright.team_records.spawn_spec import SpawnSpec
-from teamwright.teams.backend_teammate import IN_PROCESS
+from teamwright.team_records.team_state import Incarnation, TeamFile, stored_entry
+from teamwright.teams.backend import Location
+from teamwright.teams.backend_teammate import IN_PROCESS, ProcessTeammateBase
+from teamwright.teams.incoming_mail import IncomingMail
 from teamwright.teams.local_team_access import LocalTeamAccess
 from teamwright.teams.local_teammate import LocalTeammate
-from teamwright.teams.mailbox.incoming import IncomingMail
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, pending_plan
 from teamwright.teams.protocol_message_text import TeamMailRules
-from teamwright.teams.resumed_member import resumed_spec, with_own_directory
-from teamwright.teams.roster_entries import begin_incarnation
 from teamwright.teams.shutdown import find_crashed
 from teamwright.teams.shutdown_requests import find_read_request
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_creation import ensure_team
 from teamwright.teams.teammate import Teammate
+from teamwright.worktrees.worktree_record import find_member_record
 
 START_S = 120.0
 """Seconds until a member must be ready: enough for a busy machine, or a database that is far away."""
@@ -375,3 +390,185 @@ async def _remove_member(team: SessionTeam, teammate: LocalTeammate) -> None:
         teammate.transition(LifecycleEvent.FAILED, teammate.end_cause)
     if team.members.get(teammate.name) is teammate:
         del team.members[teammate.name]
+
+
+def with_own_directory(team: SessionTeam, member: RosterMember, incarnation: Incarnation) -> RosterMember:
+    """Return the entry of a resumed member with the directory that was recorded for it.
+
+    Other programs may write the roster: a worktree counts only when it was made for the member. Raises TeamRefused.
+    """
+    if not member.worktree_path:
+        return replace(member, cwd=str(incarnation.entry.get("cwd") or team.cwd))
+    names, tree = {team.name, team.session_list_name}, Path(member.worktree_path)
+    record = find_member_record(team.home.worktrees, tree, names, member.name)
+    if record is None:
+        raise TeamRefused(
+            "team-refused",
+            f"the roster names a worktree that was not made for {member.name}: {member.worktree_path[:200]}",
+            do=["teamwright worktrees"],
+            note="it was not started there",
+        )
+    return replace(member, cwd=record.path)
+
+
+def resumed_spec(member: RosterMember, incarnation: Incarnation) -> SpawnSpec:
+    """Return the spec of a resumed member, from its files on disk."""
+    return SpawnSpec(
+        prompt=member.prompt or "",
+        name=member.name,
+        agent_type=member.agent_type,
+        model=incarnation.model,
+        effort=incarnation.effort,
+        mode=incarnation_mode(member, incarnation),
+        max_turns=incarnation.max_turns,
+        budget=incarnation.budget,
+        cwd=Path(member.cwd),
+        worktree=Path(member.worktree_path) if member.worktree_path else None,
+        bounds=incarnation.bounds,
+        plan_mode_required=bool(member.plan_mode_required),
+        call=incarnation.call,
+    )
+
+
+def incarnation_mode(member: RosterMember, incarnation: Incarnation) -> str | None:
+    """Return the incarnation's mode, and not the roster's, which any program may change."""
+    if incarnation.mode is not None:
+        return incarnation.mode or None
+    return member.mode if member.mode is None or member.mode in list(Mode) else str(Mode.DEFAULT)
+
+
+async def begin_incarnation(state: Document[TeamFile], name: str, make: Callable[[int], Incarnation]) -> Incarnation:
+    """Record one more incarnation of a member; `make` receives its number, from 1, never used twice for a name."""
+    incarnation: Incarnation | None = None
+
+    def begun(file: TeamFile) -> TeamFile:
+        nonlocal incarnation
+        incarnation = make(file.next_incarnation(name))
+        return file.with_incarnation(name, incarnation)
+
+    await state.change(begun)
+    assert incarnation is not None
+    return incarnation
+
+
+async def save_budget(state: Document[TeamFile], name: str, budget: Budget) -> None:
+    """Record the caps of the member's incarnation, also for a resume."""
+    await _change_incarnation(state, name, lambda incarnation: replace(incarnation, budget=budget))
+
+
+async def save_location(state: Document[TeamFile], name: str, location: Mapping[str, Any] | None) -> None:
+    """Record the location of the member's separate process; None: it runs in the lead's from now on."""
+    await _change_incarnation(state, name, lambda incarnation: replace(incarnation, place=location))
+
+
+async def save_model(state: Document[TeamFile], name: str, model: str) -> None:
+    """Record the model of the member's incarnation, also for a resume."""
+    await _change_incarnation(state, name, lambda incarnation: replace(incarnation, model=model))
+
+
+async def save_mode(state: Document[TeamFile], name: str, mode: Mode) -> None:
+    """Record the permission mode of the member's incarnation, also for a resume; `bubble`: its lead's."""
+    await _change_incarnation(
+        state, name, lambda incarnation: replace(incarnation, mode="" if mode is Mode.BUBBLE else str(mode))
+    )
+
+
+async def _change_incarnation(
+    state: Document[TeamFile], name: str, change: Callable[[Incarnation], Incarnation]
+) -> None:
+    """Change the present incarnation of that name; does nothing without one. Raises StorageError, LockTimeout."""
+
+    def changed(file: TeamFile) -> TeamFile:
+        incarnation = file.incarnation_records.get(name.lower())
+        return (
+            file
+            if incarnation is None
+            else replace(file, incarnation_records={**file.incarnation_records, name.lower(): change(incarnation)})
+        )
+
+    await state.change(changed)
+
+
+EntryChange = Callable[[RosterMember], RosterMember]
+
+
+def is_written_by_lead(team: SessionTeam) -> bool:
+    """Return True in a member process, whose entry the lead's process writes."""
+    return team.ports.report_end is not None and not team.external.led_externally
+
+
+async def change_entry(team: SessionTeam, name: str, change: EntryChange) -> TeamConfig:
+    """Change the entry of this member. Raises StorageError, LockTimeout; then nothing is changed."""
+    return await change_entries(team, {name: change})
+
+
+async def change_entries(team: SessionTeam, changes: Mapping[str, EntryChange]) -> TeamConfig:
+    """Change the entries of these members; a name that is not on the roster is left out. Raises as `change_entry`."""
+    entries = team.external.own_entries
+    before = {name: entries[name] for name in changes if name in entries}
+
+    def changed(config: TeamConfig) -> TeamConfig:
+        for name, change in changes.items():
+            if (entry := entries.get(name)) is not None:
+                entries[name] = change(entry)
+            if (found := config.find(name)) is not None:
+                config = config.with_member(change(found))
+        return config
+
+    try:
+        return await team.roster.change(changed)
+    except BaseException:
+        entries.update({name: entry for name, entry in before.items() if name in entries})
+        raise
+
+
+def set_location(location: Location) -> EntryChange:
+    """Return the change of an entry whose member runs at this location from now on."""
+    return lambda entry: replace(entry, pane_id=location.id, backend_type=location.kind)
+
+
+async def save_mode_everywhere(team: SessionTeam, teammate: Teammate) -> None:
+    """Write the member's present mode into team.json, which a resume reads, and into the roster, which others read.
+
+    Raises StorageError, LockTimeout.
+    """
+    await save_mode(team.state, teammate.name, teammate.own_mode)
+    await change_entry(team, teammate.name, lambda entry: replace(entry, mode=_roster_mode(teammate, entry)))
+
+
+async def update_entries(team: SessionTeam) -> TeamConfig | None:
+    """Bring the entries of our members up to date: the mode, and of a member process whether a turn runs.
+
+    Returns the roster when something was written. Raises StorageError, LockTimeout.
+    """
+    stale: dict[str, EntryChange] = {}
+    for name, teammate in list(team.members.items()):
+        entry = team.external.own_entries.get(name)
+        if entry is None or (present := _current_entry(teammate, entry)) is entry or present == entry:
+            continue
+        if not teammate.is_external and entry.mode != present.mode:
+            await save_mode(team.state, teammate.name, teammate.own_mode)
+        stale[teammate.name] = lambda entry, teammate=teammate: _current_entry(teammate, entry)
+    return await change_entries(team, stale) if stale else None
+
+
+def _current_entry(teammate: Teammate, entry: RosterMember) -> RosterMember:
+    """Return the entry with the member's present values."""
+    if teammate.keeps_place:
+        return replace(entry, is_active=False) if entry.is_active else entry
+    if teammate.state in ENDED_STATES or teammate.end_cause:
+        return entry
+    mode, is_active = _roster_mode(teammate, entry), entry.is_active
+    if isinstance(teammate, ProcessTeammateBase) and (is_active is not None or teammate.turns):
+        is_active = teammate.state in BUSY_STATES
+    if (mode, is_active) == (entry.mode, entry.is_active):
+        return entry  # the usual case, for each member of a large team
+    return replace(entry, mode=mode, is_active=is_active)
+
+
+def _roster_mode(teammate: Teammate, entry: RosterMember) -> str | None:
+    """Return the member's own mode; None for one that follows the lead's."""
+    if teammate.is_external:  # only its program knows its present mode
+        return entry.mode if entry.mode is None else teammate.mode
+    mode = teammate.own_mode
+    return None if mode is Mode.BUBBLE else str(mode)

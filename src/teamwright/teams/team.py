@@ -2,6 +2,10 @@
 
 It contains the live objects; the files are the truth of everything else. Sending is in `mailbox`, starting in `spawn`,
 ending in `shutdown`: their functions receive this object. Depends on rosters, task lists and incoming mail.
+[teams/team]
+
+The settings of a team, frozen.
+[teams/team_settings]
 """
 
 from __future__ import annotations
@@ -17,11 +21,9 @@ from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.permissions.permission_decision import Policy
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TeamChanged
-from teamwright.protocol.ids import LEAD, MemberName, SessionId, session_list_name
-from teamwright.protocol.member_states import MemberState
-from teamwright.protocol.task import Task
-from teamwright.protocol.timestamps import now_ms
-from teamwright.protocol.unknown_names import known_name
+from teamwright.protocol.ids import LEAD, MemberName, SessionId, known_name, now_ms, session_list_name
+from teamwright.protocol.members import MemberState
+from teamwright.protocol.task import Reviewer, Task
 from teamwright.requests.request_store import RequestStore
 from teamwright.sandbox.policy import SandboxSettings
 from teamwright.storage.paths import Home
@@ -31,24 +33,43 @@ from teamwright.team_records.life_cycle import BUSY_STATES, ENDED_STATES
 from teamwright.team_records.team_status import TeamStatus
 from teamwright.teams.external_members import ExternalParticipants, restored_roster_notice
 from teamwright.teams.team_ports import TeamLead, TeamPorts
-from teamwright.teams.team_settings import TeamSettings
 from teamwright.teams.teammate import Teammate, Teammates
 
 if TYPE_CHECKING:
     from teamwright.agent.agent import Agent
     from teamwright.mail.mailbox import FollowedMailbox
     from teamwright.subagents.registry import Subagents
-    from teamwright.tasks.task_check import CheckRunner
-    from teamwright.tasks.task_integration import MemberWorktrees
-    from teamwright.team_records.incarnation import Incarnation
+    from teamwright.tasks.completion_conditions import CheckRunner, MemberWorktrees
     from teamwright.team_records.roster import Roster
     from teamwright.team_records.shared_document import Document
     from teamwright.team_records.spawn_spec import SpawnSpec
-    from teamwright.team_records.team_state_file import TeamFile
+    from teamwright.team_records.team_state import Incarnation, TeamFile
     from teamwright.team_records.team_stores import TeamCatalogue, TeamStores
     from teamwright.teams.backend_teammate import TeammateLauncher
+    from teamwright.teams.incoming_mail import IncomingMail
     from teamwright.teams.local_teammate import LocalTeammate
-    from teamwright.teams.mailbox.incoming import IncomingMail
+
+
+class TeamSettings(Struct, frozen=True):
+    """The settings of a team."""
+
+    shutdown_objection_s: float = 60.0
+    """Seconds that a member may take to answer a shutdown request before the runtime ends it."""
+
+    cancel_grace_s: float = 5.0
+    """Seconds that a cancelled turn may take to end."""
+
+    shutdown_timeout_s: float = 10.0
+    """Seconds that leaving a team waits for ending members."""
+
+    dedupe_names: bool = False
+    """A live name becomes `name-2` instead of being refused."""
+
+    review: Reviewer | None = None
+    """The least review of every new task."""
+
+    ping_pong: int = 20
+    """Messages between two members without a task change before they no longer wake each other."""
 
 
 class AgentBuilder(Protocol):
@@ -178,7 +199,6 @@ class SessionTeam(Struct):
 
     @property
     def requests(self) -> RequestStore:
-        """The team's requests."""
         self.require_team()
         return RequestStore.of_team(self.home, self.directory)
 

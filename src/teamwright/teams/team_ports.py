@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from msgspec import Struct
 
 from teamwright.agent.agent import always_false
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.protocol.task import Task
 
@@ -31,23 +31,18 @@ class TeamLead(Protocol):
 
     def open_mailbox(self) -> None:
         """Open the lead's inbox, because a team exists now."""
-        ...
 
     def close_mailbox(self) -> None:
         """Stop watching the lead's inbox, because the team was removed."""
-        ...
 
     def queue_unread_mail(self, entries: Sequence[InboxEntry]) -> None:
         """Queue the unread mail of a team that was removed, for delivery."""
-        ...
 
     def notify(self, notice: str | TaskEnd, key: str = "", *, wakes: bool = True) -> None:
         """Notify the lead; a note that does not wake it is delivered with its next input."""
-        ...
 
     def add_late_answer(self, text: str) -> None:
         """Deliver an answer to a request that is gone: the lead is notified, and nothing runs."""
-        ...
 
 
 class TeamAccess(Protocol):
@@ -63,7 +58,6 @@ class TeamAccess(Protocol):
 
     async def finish_turn(self, name: str) -> None:
         """Handle the end of a turn of this member, with any result."""
-        ...
 
     async def tasks_in_progress(self, name: str) -> list[Task]:
         """Return the tasks that this member has in progress."""
@@ -71,7 +65,6 @@ class TeamAccess(Protocol):
 
     async def notify_lead(self, name: str, notice: IdleNotification, id: str, *, is_rerun: bool = False) -> None:
         """Send the member's idle notice under `id`; with `is_rerun` it may be there already."""
-        ...
 
     def is_stop_request_open(self, name: str, request_id: str) -> bool:
         """Return True when this incarnation of the member has an open shutdown request of that id."""
@@ -79,7 +72,6 @@ class TeamAccess(Protocol):
 
     async def process_end(self, name: str, cause: str, agreed_to: str | None) -> None:
         """Handle the end of the member: hand its tasks back, notify the lead once, free its place unless it failed."""
-        ...
 
 
 class TeamPorts(Struct, frozen=True):

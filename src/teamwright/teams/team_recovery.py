@@ -20,24 +20,30 @@ from msgspec.structs import replace
 from teamwright.processes.process_tree import process_start
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import MemberChanged
-from teamwright.protocol.ids import LEAD, inbox_stem, team_dir
-from teamwright.protocol.roster import RosterMember, TeamConfig
-from teamwright.protocol.timestamps import parse_iso_ms
-from teamwright.storage.atomic_write import keep_damaged_copy, write_atomic, write_new
-from teamwright.storage.event_log_reader import log_path, read_events
+from teamwright.protocol.ids import LEAD, inbox_stem, parse_iso_ms, team_dir
+from teamwright.protocol.members import RosterMember, TeamConfig
+from teamwright.storage.event_log import log_path, read_events
 from teamwright.storage.file_lease import lease_holder, lease_path
-from teamwright.storage.jsonl import read_lines
+from teamwright.storage.files import keep_damaged_copy, write_atomic, write_new
+from teamwright.storage.json_lines import read_lines
 from teamwright.storage.paths import Home
 from teamwright.team_records.file_stores import FileStores
-from teamwright.team_records.incarnation import Incarnation, process_directory, stored_entry
-from teamwright.team_records.roster_file import (
+from teamwright.team_records.roster import (
     BRIEF_PATIENCE_S,
     IN_PROCESS,
     all_mail,
     read_transcript_header,
     rebuilt_roster,
 )
-from teamwright.team_records.team_state_file import LeadLease, TeamFile, is_lead_alive, lead_of_session
+from teamwright.team_records.team_state import (
+    Incarnation,
+    LeadLease,
+    TeamFile,
+    is_lead_alive,
+    lead_of_session,
+    process_directory,
+    stored_entry,
+)
 from teamwright.team_records.views import resolve_home
 
 _CLOCK_SLACK_MS = 1_000

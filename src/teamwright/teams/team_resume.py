@@ -17,23 +17,21 @@ from teamwright.agent.transcript import count_calls_without_result, read_header
 from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
-from teamwright.protocol.roster import RosterMember
-from teamwright.storage.atomic_write import storage_error
-from teamwright.team_records.incarnation import Incarnation, PendingEnd
+from teamwright.protocol.members import RosterMember
+from teamwright.storage.files import storage_error
 from teamwright.team_records.life_cycle import ENDED_STATES
-from teamwright.team_records.team_state_file import TeamFile
+from teamwright.team_records.team_state import Incarnation, PendingEnd, TeamFile
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.local_teammate import LocalTeammate
-from teamwright.teams.mailbox.undelivered import return_late_mail
 from teamwright.teams.plan_approval import resume_plan
 from teamwright.teams.resume_result import ResumeResult
-from teamwright.teams.roster_entries import change_entry, save_mode_everywhere
 from teamwright.teams.shutdown import finish_end, notify_lead_of_end
 from teamwright.teams.shutdown_answers import SHUT_DOWN, find_agreement, is_shutdown_request, was_asked_to_stop
 from teamwright.teams.shutdown_requests import StopTarget, send_stop_request, start_deadline
-from teamwright.teams.spawn import end_incarnation, restart, send_first_prompt
+from teamwright.teams.spawn import change_entry, end_incarnation, restart, save_mode_everywhere, send_first_prompt
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
+from teamwright.teams.undelivered_mail import return_late_mail
 
 
 async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) -> ResumeResult:

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.agent.compaction.compaction_state import CompactedAgent
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.agent.compaction_state import CompactedAgent
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, iso_time
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.task import Task, open_blockers
-from teamwright.protocol.timestamps import iso_time
 from teamwright.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
-    from teamwright.teams.mailbox.incoming import IncomingMail
+    from teamwright.teams.incoming_mail import IncomingMail
 
 MAX_TASKS = 40
 """Open tasks that are listed, the agent's own and others; the rest is counted."""
@@ -48,13 +47,11 @@ class StateReminder(Struct):
     extra_text: Callable[[], str] | None = None
 
     async def wait_until_marked_read(self, agent: CompactedAgent, /) -> None:
-        """See `CompactionContext`."""
         desk = self._incoming(agent)
         if desk is not None:
             await desk.mark_delivered_read()
 
     async def status_text(self, agent: CompactedAgent, /) -> str:
-        """See `CompactionContext`."""
         lines = [f"The current state ({iso_time()}); read from the files, not from memory."]
         lines += self._identity(agent)
         if self.team is not None:

@@ -14,9 +14,9 @@ from msgspec import Struct, StructMeta, field
 
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.events import Emit, MemberChanged
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.ids import now_ms
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.runtime_tags import TaskEnd
-from teamwright.protocol.timestamps import now_ms
 from teamwright.protocol.usage import Usage
 from teamwright.team_records.life_cycle import LifecycleEvent, advance
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
@@ -65,7 +65,6 @@ class Wakeable(Protocol):
 
     def wake(self) -> None:
         """Wake the member, so that it checks its mail and the task list."""
-        ...
 
     def is_held(self, sender: str, /) -> bool:
         """Return True when mail of that sender may not wake it now."""
@@ -177,8 +176,7 @@ class Teammate(Struct, metaclass=AbstractStruct, kw_only=True, eq=False):
 
     @property
     @abstractmethod
-    def transcript_path(self) -> Path:
-        """Its transcript."""
+    def transcript_path(self) -> Path: ...
 
     @property
     @abstractmethod
@@ -227,7 +225,6 @@ class Teammate(Struct, metaclass=AbstractStruct, kw_only=True, eq=False):
         self._emit_state(detail)
 
     def _emit_state(self, detail: str) -> None:
-        """Emit its state."""
         self.emit(
             MemberChanged(
                 member=self.name,

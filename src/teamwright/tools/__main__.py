@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from teamwright import tools
-from teamwright.agent.tool_schema import input_schema
+from teamwright.agent.tool import input_schema
 from teamwright.tools.built_in import ENTRIES_FILE
 
 

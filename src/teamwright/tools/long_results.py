@@ -6,7 +6,7 @@ import os
 import secrets
 
 from teamwright.agent.tool import ToolContext
-from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.commands import ProcessOutput
 from teamwright.storage.paths import make_private
 
 MAX_TEXT = 30_000

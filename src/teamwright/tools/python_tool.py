@@ -19,9 +19,8 @@ from pydantic import PydanticUserError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import to_json
 
-from teamwright.agent.tool import CallContext, Tool, ToolContext, ToolResult
+from teamwright.agent.tool import CallContext, Tool, ToolContext, ToolResult, input_schema
 from teamwright.agent.tool_input import ToolInput
-from teamwright.agent.tool_schema import input_schema
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.program_log import log_failure

@@ -18,8 +18,7 @@ from teamwright.mcp.json_rpc import McpRequestError, McpServerError, plain_line
 from teamwright.mcp.server import McpServer
 from teamwright.mcp.tool_listing import ServedTool
 from teamwright.permissions.verdict import Access
-from teamwright.protocol.images import image_problem, image_type
-from teamwright.protocol.messages import Block, image_block, text_block
+from teamwright.protocol.messages import Block, image_block, image_problem, image_type, text_block
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.long_results import fit_result, save_content
 
@@ -111,7 +110,6 @@ class ServerTool(Tool[ServerToolInput]):
 
     @property
     def description(self) -> str:
-        """The server's description."""
         return escape_tags(self._tool.description) if self._tool is not None else ""
 
     def summary(self, call: ServerToolInput) -> str:

@@ -14,10 +14,8 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.messages import text_block
-from teamwright.skills.command_template import fill_text
-from teamwright.skills.skill_catalog import SkillCatalog
-from teamwright.skills.skill_definition import SkillDefinition
-from teamwright.skills.skill_search import list_files
+from teamwright.skills.skill_catalog import SkillCatalog, list_files
+from teamwright.skills.skill_definition import SkillDefinition, fill_text
 from teamwright.team_records.spawn_spec import SpawnSpec
 
 MAX_TEXT = 60_000

@@ -18,10 +18,10 @@ from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
-from teamwright.permissions.host_pattern import is_local_host
+from teamwright.permissions.rules import is_local_host
 from teamwright.permissions.verdict import Access
 from teamwright.processes.host_addresses import AddressRefused, resolve_public
-from teamwright.processes.http_client import environment_certificates
+from teamwright.processes.http import environment_certificates
 from teamwright.protocol.time_limit import time_limit
 
 if TYPE_CHECKING:

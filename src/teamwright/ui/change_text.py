@@ -13,11 +13,10 @@ from msgspec import Struct, field
 from teamwright.edit_history.edit_journal_reader import Scope
 from teamwright.edit_history.session_diff import EditShare, FileChange, display_path
 from teamwright.edit_history.team_review import REVIEW_ACTIONS, MemberReview, TeamReview
-from teamwright.edit_history.undo import COMMANDS_STAY, Did, UndoneFile, UndoResult
-from teamwright.edit_history.undo_plan import UndoPlan
+from teamwright.edit_history.undo import COMMANDS_STAY, Did, UndoneFile, UndoPlan, UndoResult
 from teamwright.protocol.usage import Usage
 from teamwright.team_records.views import TaskView
-from teamwright.ui.terminal.diff_colors import StyledLine, diff_lines
+from teamwright.ui.terminal.styles import StyledLine, diff_lines
 
 _UNDO_WORDS: Mapping[Did, str] = {"restored": "restored", "removed": "removed", "already": "as it was", "kept": "left"}
 

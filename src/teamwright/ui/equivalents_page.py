@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from teamwright.ui.claude_code_equivalents import COMMANDS, FLAGS, KEYS, SUBCOMMANDS, EquivalentRow
 from teamwright.ui.cli.command_table import ABSENT
-from teamwright.ui.terminal.command_equivalents import EQUIVALENTS
+from teamwright.ui.terminal.line_parser import EQUIVALENTS
 
 _HEAD = """# Coming from Claude Code
 

@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.config.agent_types.definition_sources import parse_agents_flag
+from teamwright.config.agent_types import parse_agents_flag
 from teamwright.config.plugins import MANIFEST
-from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import directory_name, session_id
 from teamwright.protocol.messages import Block
-from teamwright.protocol.rule_list import split_rules
-from teamwright.session.options import Options
-from teamwright.session.prompt_input import parse_slash_command, read_prompt
-from teamwright.ui.cli.run_location import RunLocation
+from teamwright.protocol.runtime_tags import split_rules
+from teamwright.protocol.usage import Budget
+from teamwright.session.options import Options, parse_slash_command, read_prompt
+from teamwright.ui.cli.flags import RunLocation
 
 if TYPE_CHECKING:
     from teamwright.session.answer_format import OutputFormat

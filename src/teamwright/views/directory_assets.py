@@ -16,11 +16,10 @@ from teamwright.agent.instructions import (
     NestedInstructions,
     read_instructions,
 )
-from teamwright.config.agent_types.definition_sources import LOOSE, definition_sources
-from teamwright.config.agent_types.registry import LIST_BYTES, AgentTypeEntry, AgentTypes
+from teamwright.config.agent_types import LIST_BYTES, LOOSE, AgentTypeEntry, AgentTypes, definition_sources
 from teamwright.config.output_styles import output_styles, style_text
 from teamwright.config.settings.setting_parts import line_in, reason
-from teamwright.config.team_definition_reader import FILE, read_definition
+from teamwright.config.team_file import FILE, read_definition
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.session.agents.specs import TrustedDefinitions, require_possible
 from teamwright.skills.scoped_rules import FOLDER
@@ -30,12 +29,16 @@ from teamwright.views.assets import (
     AssetQuery,
     CheckSubject,
     display_path,
+    hook_assets,
     load_subject,
+    other_assets,
     parse_location,
+    plugin_assets,
     remark_state,
+    server_assets,
+    settings_assets,
+    skill_assets,
 )
-from teamwright.views.plugin_assets import other_assets, plugin_assets, skill_assets
-from teamwright.views.settings_assets import hook_assets, server_assets, settings_assets
 
 GROUP = "instructions"
 

@@ -16,7 +16,7 @@ from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RunEnded, SessionOpened, TeamEvent
 from teamwright.protocol.ids import inbox_stem
-from teamwright.storage.event_log_reader import LogTail, last_number
+from teamwright.storage.event_log import LogTail, last_number
 from teamwright.storage.file_lease import lease_holder, lease_path
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from teamwright.protocol.events import TaskChanged, TaskInfo, TeamEvent
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.task import Task
 from teamwright.sandbox.policy import SandboxReport
 from teamwright.session.session import Session
 from teamwright.tasks.task_rules import task_info
-from teamwright.team_records.member_status import MemberStatus
+from teamwright.team_records.team_status import MemberStatus
 from teamwright.teams.member_state import OpenTask, with_state
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
@@ -59,7 +59,6 @@ class StatusSource(Protocol):
 
     async def read(self, board: TaskBoard, /) -> None:
         """Reload the board from the files. Raises StorageError."""
-        ...
 
 
 class SessionStatusSource(Struct, frozen=True):
@@ -68,15 +67,12 @@ class SessionStatusSource(Struct, frozen=True):
     session: Session
 
     def members(self, board: TaskBoard, /) -> list[MemberStatus]:
-        """Implement `StatusSource.members`."""
         return member_rows(self.session, board)
 
     def now(self, board: TaskBoard, /) -> SessionRow:
-        """Implement `StatusSource.now`."""
         return session_row(self.session, board)
 
     async def read(self, board: TaskBoard, /) -> None:
-        """Implement `StatusSource.read`."""
         await board.read(self.session.team)
 
 
@@ -157,7 +153,6 @@ class TaskBoard(Struct):
         return len(self._done)
 
     def add_event(self, event: TeamEvent) -> None:
-        """Add an event."""
         if isinstance(event, TaskChanged):
             self._heard.add(event.task.id)
             self._put(event.task)

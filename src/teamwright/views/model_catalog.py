@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.models.catalog import (
+from teamwright.models.endpoint import Endpoint
+from teamwright.models.local_servers import find_local_servers
+from teamwright.models.model import ModelCard
+from teamwright.models.model_server_queries import ServerFacts, ask_server
+from teamwright.models.model_settings import ModelSettings
+from teamwright.models.names import (
     ASSUMED,
     CATALOGUE,
     OWN_SERVER,
@@ -19,17 +24,13 @@ from teamwright.models.catalog import (
     SETTINGS,
     aliases,
     known_ids,
+    known_providers,
     model_card,
     prices_date,
     source,
+    split_name,
     with_server,
 )
-from teamwright.models.endpoint import Endpoint
-from teamwright.models.local_servers import find_local_servers
-from teamwright.models.model import ModelCard
-from teamwright.models.model_names import known_providers, split_name
-from teamwright.models.model_server_queries import ServerFacts, ask_server
-from teamwright.models.model_settings import ModelSettings
 from teamwright.models.provider_table import make_endpoint
 
 __all__ = [

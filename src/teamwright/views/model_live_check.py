@@ -17,7 +17,6 @@ from typing import Any, Literal, TypeAlias, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.models.catalog import is_known_id, is_set
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import RECOMMENDED_WINDOW, widen_command
 from teamwright.models.model import (
@@ -32,10 +31,10 @@ from teamwright.models.model import (
     ThinkingPart,
     price_usage,
 )
-from teamwright.models.model_names import resolve_model
 from teamwright.models.model_pool import ModelPool
 from teamwright.models.model_server_queries import ask_server
 from teamwright.models.model_settings import ModelSettings
+from teamwright.models.names import is_known_id, is_set, resolve_model
 from teamwright.models.prefix_builder import build_prefix
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.messages import encode, text_block, tool_calls
@@ -209,7 +208,6 @@ class LiveCheck(Struct):
         return all(check.state != "failed" for check in self.checks)
 
     def add(self, label: str, state: State, value: str = "", do: str = "") -> None:
-        """Add a check."""
         self.checks.append(LiveCheckResult(label, state, value, do))
 
     def complete(self) -> LiveCheck:

@@ -17,33 +17,31 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.agent.mode_reminders import MODE_MEANINGS
-from teamwright.config.agent_types.definition_sources import definition_sources
-from teamwright.config.installed_plugins import installed_plugins
-from teamwright.config.permission_policy import make_policy
+from teamwright.agent.plan_mode import MODE_MEANINGS
+from teamwright.config.agent_types import definition_sources
+from teamwright.config.plugins import installed_plugins
+from teamwright.config.settings.merge import MODE, lead_mode, load_settings, make_policy, reads_other_product
 from teamwright.config.settings.settings import SettingFlags, Settings
-from teamwright.config.settings_merge import MODE, lead_mode, load_settings, reads_other_product
 from teamwright.config.settings_runs import find_further_programs
-from teamwright.config.team_definition import TeamDefinition, ownership_of, ownership_of_tasks
-from teamwright.config.trust_store import TrustStore
+from teamwright.config.team_file import TeamDefinition, ownership_of, ownership_of_tasks
+from teamwright.config.trust import TrustStore
 from teamwright.git.repository import work_tree
+from teamwright.permissions.decision_context import PathOwnership
 from teamwright.permissions.grant_offers import suggest_updates
-from teamwright.permissions.host_pattern import url_host
-from teamwright.permissions.path_ownership import PathOwnership
 from teamwright.permissions.permission_decision import COORDINATION_TOOLS, Policy
 from teamwright.permissions.permission_update_json import to_wire
-from teamwright.permissions.rules import PATH_TOOLS, READ_TOOLS
+from teamwright.permissions.rules import PATH_TOOLS, READ_TOOLS, url_host
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, PermissionUpdate, Verdict, parse_mode
 from teamwright.permissions.worktree_bounds import WorktreeBounds
 from teamwright.processes.program_environment import absolute_entries
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, nearest, session_list_name
-from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.protocol.members import RosterMember, TeamConfig
 from teamwright.protocol.task import TaskStatus
 from teamwright.saved.saved_members import find_saved_member
 from teamwright.saved.teams import find_tasks
-from teamwright.session.permission_modes import load_mode, restore_mode
-from teamwright.session.session_preparation import load_team_definition
+from teamwright.session.modes_and_grants import load_mode, restore_mode
+from teamwright.session.preparation import load_team_definition
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_rules import is_owner
 from teamwright.worktrees.worktree_record import find_member_record

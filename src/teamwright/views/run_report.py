@@ -33,7 +33,6 @@ class CallCollector(Struct):
     limits: list[LimitReached] = field(default_factory=list[LimitReached])
 
     def add_event(self, event: TeamEvent) -> None:
-        """Add an event."""
         if isinstance(event, ToolCalled) and (self.receipts or event.outcome == "denied"):
             self.calls[event.call] = replace(event, facts={})
         elif isinstance(event, LimitReached):

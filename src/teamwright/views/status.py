@@ -2,50 +2,59 @@
 
 The log has the members' activity, the files have the rest, and the lead's lease shows whether a process leads the team.
 Depends on the packages with the formats.
+[views/status]
+
+Pending requests for a person in all live teams and sessions: the present ones, or the next one.
+
+Changes of directories wake it, for new teams and sessions as for requests. Depends on the places of requests.
+[views/pending_requests]
+
+The status of one member for its own terminal, in the same terms as at its lead's.
+
+Computed for each call, without reading files. Depends on a member of this process.
+[views/member_screen]
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
+from teamwright.approvals import open_requests
+from teamwright.member_process.own_terminal import OwnTerminalControl
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.pending_request import REQUEST_KINDS, PendingRequest
-from teamwright.protocol.timestamps import now_ms
 from teamwright.requests.request_store import RequestStore
 from teamwright.sandbox.policy import SandboxReport
 from teamwright.saved.teams import find_team_view
-from teamwright.session.mcp_state_file import ServerStatus, read_state
-from teamwright.session.wiring.sandbox_state_file import read_sandbox
-from teamwright.storage.event_log_reader import LogTail, read_recent
+from teamwright.session.mcp_servers import ServerStatus, read_state
+from teamwright.session.wiring.process import read_sandbox
+from teamwright.storage.event_log import LogTail, read_recent
+from teamwright.storage.file_lease import lease_held, lease_path
+from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_file import TaskFile
 from teamwright.team_records.file_stores import FileStores
-from teamwright.team_records.member_status import MemberStatus
-from teamwright.team_records.team_status import MAX_WHAT, TeamStatus
-from teamwright.team_records.views import (
-    ARCHIVED,
-    FOREIGN,
-    LIVE,
-    TaskView,
-    TeamView,
-    team_view,
-    team_views,
-)
+from teamwright.team_records.team_status import MAX_WHAT, MemberStatus, TeamStatus
+from teamwright.team_records.views import ARCHIVED, FOREIGN, LIVE, TaskView, TeamView, team_view, team_views
 from teamwright.teams.member_state import OpenTask, with_state
 from teamwright.teams.plan_requests import PLAN_KIND as PLAN
+from teamwright.views.cost import CostView, cost_of_totals
+from teamwright.views.live_status import SessionRow, TaskBoard, known_status
+from teamwright.views.log import LogView
 
 _STARTING_MOST_MS = 60_000
 """Milliseconds that a member on the roster may take until its first event."""
@@ -363,3 +372,110 @@ def _real(display_name: str) -> str:
 
 def _display_name(name: str) -> str:
     return LEAD_ALIAS if name == LEAD else name
+
+
+GATHER_S = 0.03
+"""Seconds for which changes are collected before the files are read once."""
+
+
+def waiting_requests(home: Home) -> list[PendingRequest]:
+    """Return the requests that a person may answer now, oldest first: those of running processes."""
+    return [one for one in open_requests(home) if one.is_alive]
+
+
+async def wait_for_request(home: Home) -> list[PendingRequest]:
+    """Return the open requests; without any, wait for one in any process."""
+    async with Watcher() as watcher:
+        everywhere = _RequestDirectories(home, watcher)
+        while True:
+            everywhere.follow()
+            if found := waiting_requests(home):
+                return found
+            await everywhere.changed.wait()
+            await asyncio.sleep(GATHER_S)
+            everywhere.changed.clear()
+
+
+class _RequestDirectories(Struct):
+    """The directories in which a request may appear: those of all teams, and of running sessions."""
+
+    home: Home
+    watcher: Watcher
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _followed: set[Path] = field(default_factory=set[Path])
+    _quiet: set[Path] | None = None
+    """Sessions that no process ran at the first look."""
+
+    def follow(self) -> None:
+        """Follow the present directories, and those of later teams and sessions."""
+        teams, projects = self.home.shared / "teams", self.home.own / "projects"
+        self._directory(teams)
+        self._directory(projects)
+        for team in _below(teams):
+            self._directory(RequestStore.of_team(self.home, team.name).directory)
+        sessions: list[Path] = []
+        for project in _below(projects):
+            # A line in a transcript may show that a session was resumed. Sessions that are followed need no check.
+            self._directory(project, lambda name, p=project: p / name.removesuffix(".jsonl") not in self._followed)
+            sessions += _below(project)
+        if self._quiet is None:
+            self._quiet = {session for session in sessions if not lease_held(lease_path(session))}
+        for session in sessions:
+            # A session that was just created may not hold its lease yet.
+            if session not in self._followed and (session not in self._quiet or lease_held(lease_path(session))):
+                self._followed.add(session)
+                self._directory(session / "requests")
+
+    def _directory(self, directory: Path, concerns: Callable[[str], bool] = lambda _name: True) -> None:
+        if directory not in self._followed:
+            self._followed.add(directory)
+            self.watcher.follow_directory(directory, lambda _names: self.changed.set(), concerns)
+
+
+def _below(parent: Path) -> Iterator[Path]:
+    try:
+        yield from [entry for entry in parent.iterdir() if entry.is_dir()]
+    except OSError:
+        return
+
+
+class MemberScreen(Struct, frozen=True):
+    """The status of one member at its own terminal, a `StatusSource`."""
+
+    seat: OwnTerminalControl
+
+    def members(self, board: TaskBoard, /) -> list[MemberStatus]:
+        """Implement `StatusSource.members` with the member alone."""
+        teammate, team = self.seat.member.teammate, self.seat.member.team
+        status = team.status if self.seat.requests else replace(team.status, requests={})  # others are closed
+        row = with_state(known_status(team, teammate), status, board.open_tasks_by_id())
+        return [replace(row, color=teammate.color, task=board.task_of(teammate.name))]
+
+    def now(self, board: TaskBoard, /) -> SessionRow:
+        """Implement `StatusSource.now` with the member's model, mode, window and money."""
+        seat, known = self.seat, known_status(self.seat.member.team, self.seat.member.teammate)
+        budget_tracker = seat.member.agent_factory.budget_tracker
+        return SessionRow(
+            model=seat.model,
+            mode=seat.mode,
+            context=known.context or budget_tracker.context.get(seat.name, 0),
+            window=seat.agent.model.card.context_tokens,
+            usd=known.usage.usd,
+            usd_cap=budget_tracker.cap_of(seat.name).usd,
+            tokens=known.usage.tokens,
+            requests=seat.requests,
+            done=board.done,
+            tasks=board.done + len(board.open),
+            alone=not seat.is_lead_reachable,
+        )
+
+    async def read(self, board: TaskBoard, /) -> None:
+        await board.read(self.seat.member.team)
+
+
+async def member_cost(control: OwnTerminalControl) -> CostView:
+    """Return the cost of the member and its sub-agents in this process. Raises StorageError."""
+    member = control.member
+    books = member.agent_factory.budget_tracker.books
+    subjects = {(books.list, task.id): task.subject for task in await control.tasks()}
+    return cost_of_totals(books, subjects, LogView(member.log.path, member.spawn.session, member.team.name))

@@ -15,8 +15,8 @@ from msgspec import Struct
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.worktrees.commit_limits import CommitLimits, UncommittedFiles, is_loss, require_limits
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_check import require_directory
+from teamwright.worktrees.worktree_creation import SetupCommand
 from teamwright.worktrees.worktree_record import WorktreeRecord
 
 _SHOWN = 5

@@ -15,11 +15,10 @@ from urllib.parse import quote
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.integration import IntegrationState
-from teamwright.storage.atomic_write import write_atomic, write_new
-from teamwright.storage.exclusive_lock import hold_exclusive
+from teamwright.protocol.task import IntegrationState
+from teamwright.storage.files import read_plain, write_atomic, write_new
+from teamwright.storage.locks import hold_exclusive
 from teamwright.storage.paths import make_private
-from teamwright.storage.read_bounded import read_plain
 
 
 class IntegrationEntry(Struct, frozen=True):
@@ -98,22 +97,18 @@ class FileIntegrationStore:
         self._directory = directory
 
     async def add(self, entry: IntegrationEntry) -> bool:
-        """See IntegrationStore."""
         make_private(self._directory)
         return write_new(self._path(entry.id), encode_entry(entry))
 
     async def get(self, id: str) -> IntegrationEntry | None:
-        """See IntegrationStore."""
         path = self._path(id)
         return _read(path) if path.exists() else None
 
     async def entries(self) -> list[IntegrationEntry]:
-        """See IntegrationStore."""
         found = [_read(path) for path in self._directory.glob("*.json")]
         return sorted(found, key=lambda entry: (entry.order, entry.id))
 
     async def change(self, id: str, change: ChangeEntry) -> IntegrationEntry:
-        """See IntegrationStore."""
         path = self._path(id)
         if not path.exists():
             raise KeyError(id)

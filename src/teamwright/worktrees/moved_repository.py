@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from teamwright.git.repository import common_dir, discover
 from teamwright.protocol.errors import WorktreeRefused
-from teamwright.storage.read_bounded import read_plain
+from teamwright.storage.files import read_plain
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_check import require_worktree, with_identity
 from teamwright.worktrees.worktree_record import WorktreeRecord, list_records

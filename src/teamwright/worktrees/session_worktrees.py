@@ -25,11 +25,11 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 from teamwright.storage.file_lease import Lease
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_check import confirm_worktree, require_worktree
 from teamwright.worktrees.worktree_creation import (
     NewWorktree,
     Owner,
+    SetupCommand,
     adopt_worktree,
     create_worktree,
     discard_worktree,

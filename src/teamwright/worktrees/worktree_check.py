@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from teamwright.git.repository import discover
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.storage.directory_identity import DirectoryIdentity, directory_identity
-from teamwright.storage.read_bounded import read_plain
+from teamwright.storage.files import read_plain
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_list import find_holders
 from teamwright.worktrees.worktree_record import WorktreeRecord

@@ -3,23 +3,40 @@
 The record is written first, so that a worktree of a killed process is known. A failure undoes everything. Included are
 ignored files that `.worktreeinclude` names in the patterns of `.gitignore`. The setup command is in
 `setup_command`.
+[worktrees/worktree_creation]
+
+A command in a worktree: the setup of a new one, or the check of a merge, within a time limit.
+
+A person's settings or a trusted team file name it. It runs files that agents wrote, and is therefore
+confined like their commands. Depends on processes and the sandbox.
+[worktrees/setup_command]
+
+A range of free ports for each worktree, so that members can start servers beside each other.
+
+A file for each range names the record of its worktree; a range whose record is gone is free again.
+[worktrees/port_range]
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.git.configuration import shared_work_tree
 from teamwright.git.repository import common_dir, current_branch, discover, head_commit
+from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
-from teamwright.protocol.timestamps import now_ms
+from teamwright.protocol.ids import now_ms
+from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
+from teamwright.storage.files import write_new
 from teamwright.storage.paths import make_private
-from teamwright.worktrees.port_range import PORTS, claim_ports, release_ports
 from teamwright.worktrees.repository_git import USAGE_ERROR, RepositoryGit, git_error
 from teamwright.worktrees.worktree_check import require_worktree, with_identity
 from teamwright.worktrees.worktree_list import require_free
@@ -32,6 +49,10 @@ from teamwright.worktrees.worktree_record import (
     repository_directory,
 )
 from teamwright.worktrees.worktree_state import LOCK_REASON, listed_changes, measure
+
+if TYPE_CHECKING:
+    from teamwright.sandbox.sandbox import CommandConfinement
+
 
 INCLUDE_FILE = ".worktreeinclude"
 
@@ -323,3 +344,153 @@ def discard_worktree(git: RepositoryGit, root: Path, record: WorktreeRecord) -> 
         shutil.rmtree(record.tree, ignore_errors=True)
     finally:
         _forget(root, record)
+
+
+OUTPUT_CHARS = 2_000
+"""Characters of the end of a failed setup's output in its error."""
+
+
+def _no_variables() -> Mapping[str, str]:
+    return {}
+
+
+ConfineCommand: TypeAlias = "Callable[[str, Path, SandboxSettings], Awaitable[CommandConfinement | None]]"
+"""Returns the confinement of a command in a worktree, within bounds; None without a sandbox."""
+
+
+async def _unconfined(_command: str, _tree: Path, _bounds: SandboxSettings) -> None:
+    return None
+
+
+_OUTPUT = "its output"
+
+
+def failure_text(problem: WorktreeRefused) -> str:
+    """Return why a command failed, with the end of its output on the next lines."""
+    return "\n".join([problem.what, *(text for key, text in problem.looked_at if key == _OUTPUT)])
+
+
+def _refusals(confinement: CommandConfinement, output: str, tree: Path) -> str:
+    """Return a line about what the sandbox refused, as far as the output shows it."""
+    from teamwright.sandbox.violations import find_refusal
+
+    hosts = confinement.route.refused if confinement.route is not None else ()
+    found = find_refusal(confinement.policy, output, str(tree), hosts, replaces_tmp=confinement.replaces_tmp)
+    return f"\n{found.note()}" if found is not None else ""
+
+
+class SetupCommand(Struct, frozen=True):
+    """A command for each new worktree; empty: none. It may take `timeout_s` seconds.
+
+    `environment` returns the environment of agents' commands; `records` has the processes of the session. `quarantine`
+    is the directory for files that a confined command created at protected paths.
+    """
+
+    command: str = ""
+    timeout_s: float = 600.0
+    shell: str = "/bin/sh"
+    environment: Callable[[], Mapping[str, str]] = _no_variables
+    records: ProcessRecords | None = None
+    purpose: str = "setup"
+    """`setup`, or `check` for the check of a merge."""
+    confine: ConfineCommand = _unconfined
+    quarantine: Path = Path(os.devnull)
+
+    async def run(self, tree: Path, variables: Mapping[str, str], bounds: SandboxSettings = UNBOUNDED) -> bool:
+        """Run the command in the worktree. Returns True when there is one.
+
+        `bounds` are those of the commands of the agent that works there.
+        Raises WorktreeRefused with the end of its output when it fails.
+        """
+        if not self.command:
+            return False
+        from teamwright.processes.commands import ProcessCommand, ProcessOutput, run_command
+
+        environment = {**self.environment(), **variables, "PWD": str(tree)}
+        purpose = ProcessPurpose(member=tree.name, call=self.purpose)
+        confinement = await self.confine(self.command, tree, bounds)
+        guard = None if confinement is None else confinement.guard()
+        command = ProcessCommand(
+            (self.shell, "-c", self.command), tree, environment, self.records, purpose, confinement=confinement
+        )
+        try:
+            done = await run_command(command, ProcessOutput(OUTPUT_CHARS * 2), timeout_s=self.timeout_s)
+        except OSError as problem:
+            raise self._failed(f"could not be started ({problem.strerror})", "") from None
+        finally:
+            if guard is not None:
+                guard.restore(self.quarantine)
+        if done.timed_out or done.exit_code:
+            how = f"took longer than {self.timeout_s:g} s" if done.timed_out else f"failed (exit code {done.exit_code})"
+            refused = "" if confinement is None else _refusals(confinement, done.output, tree)
+            raise self._failed(how, f"{done.output.strip()[-OUTPUT_CHARS:]}{refused}")
+        return True
+
+    def _failed(self, how: str, output: str) -> WorktreeRefused:
+        return WorktreeRefused(
+            "worktree-refused",
+            f"the {self.purpose} of the worktree {how}: {self.command[:120]}",
+            looked_at=[(_OUTPUT, output)] if output else [],
+            do=["fix the command: worktrees.setup in the settings, or setup in team.toml"] * (self.purpose == "setup"),
+            note="nothing was started" if self.purpose == "setup" else "",
+        )
+
+
+PORTS = 10
+"""Ports of one worktree."""
+
+_FIRST, _LAST = 20_000, 32_000
+"""The range below the ports that Linux and macOS give to outgoing connections."""
+
+
+def claim_ports(root: Path, record: Path) -> int:
+    """Claim a range for the worktree of this record, and return its first port; 0 when none is free.
+
+    Raises StorageError.
+    """
+    claimed = _claimed(root)
+    # Unclaimed ranges come first: the cost does not grow with the number of worktrees.
+    for first in sorted(range(_FIRST, _LAST, PORTS), key=lambda first: str(first) in claimed):
+        file = root / "ports" / str(first)
+        if not write_new(file, str(record).encode("utf-8", "surrogateescape")):
+            if _is_used(file):
+                continue
+            file.unlink(missing_ok=True)
+            if not write_new(file, str(record).encode("utf-8", "surrogateescape")):
+                continue
+        if all(_is_free(port) for port in range(first, first + PORTS)):
+            return first
+        file.unlink(missing_ok=True)
+    return 0
+
+
+def release_ports(root: Path, first: int) -> None:
+    """Release a range."""
+    if first:
+        (root / "ports" / str(first)).unlink(missing_ok=True)
+
+
+def _claimed(root: Path) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(root / "ports"))
+    except FileNotFoundError:
+        return frozenset()
+
+
+def _is_used(file: Path) -> bool:
+    try:
+        return Path(file.read_bytes().decode("utf-8", "surrogateescape")).exists()
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

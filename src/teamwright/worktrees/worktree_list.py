@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import WorktreeRefused
-from teamwright.storage.read_bounded import read_plain
+from teamwright.storage.files import read_plain
 from teamwright.worktrees.repository_git import USAGE_ERROR, RepositoryGit, git_error
 
 CHECKOUT = "checkout"

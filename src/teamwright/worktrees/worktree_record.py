@@ -15,8 +15,7 @@ from typing import Any, cast
 from msgspec import Struct, convert, field, to_builtins
 
 from teamwright.protocol.errors import StorageError, UsageError
-from teamwright.storage.atomic_write import write_atomic
-from teamwright.storage.read_bounded import read_plain
+from teamwright.storage.files import read_plain, write_atomic
 
 
 def record_file(tree: Path) -> Path:

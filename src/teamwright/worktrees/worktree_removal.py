@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from teamwright.git.repository import discover
 from teamwright.protocol.errors import CannotStart, StorageError, WorktreeRefused
-from teamwright.storage.atomic_write import storage_error
 from teamwright.storage.file_lease import Lease
+from teamwright.storage.files import storage_error
 from teamwright.storage.paths import make_private
-from teamwright.worktrees.port_range import release_ports
 from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.worktree_creation import release_ports
 from teamwright.worktrees.worktree_list import find_holders
 from teamwright.worktrees.worktree_record import WorktreeRecord, finished_ref
 from teamwright.worktrees.worktree_state import WorktreeState, integrated_commits, read_state

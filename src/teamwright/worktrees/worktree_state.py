@@ -1,6 +1,12 @@
 """The contents of a worktree that are in no commit: modified, untracked and ignored files, and git's own state.
 
 Depends on git and on the record. Changes nothing.
+[worktrees/worktree_state]
+
+Changes of a worktree that `git status` leaves out: files with certain bits in the index, and checked out submodules.
+
+Depends on git. Changes nothing.
+[worktrees/unlisted_changes]
 """
 
 from __future__ import annotations
@@ -14,10 +20,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.git.repository import discover
-from teamwright.protocol.errors import WorktreeRefused
+from teamwright.protocol.errors import CannotStart, WorktreeRefused
 from teamwright.storage.file_lease import lease_holder
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.unlisted_changes import find_hidden_changes
 from teamwright.worktrees.worktree_check import require_directory
 from teamwright.worktrees.worktree_list import list_worktrees
 from teamwright.worktrees.worktree_record import BRANCHES, INTEGRATION, WorktreeRecord, integrated_ref
@@ -229,3 +234,55 @@ def teams_with_work(git: RepositoryGit) -> list[str]:
     pattern = f"refs/heads/{BRANCHES}/*/{INTEGRATION}"
     done = git.call("for-each-ref", "--format=%(refname)", "--no-merged=HEAD", pattern)
     return [ref.split("/")[-2] for ref in done.output.split()] if done.ok else []
+
+
+_SUBMODULE = "160000"
+_MAX_COMPARED = 100
+"""The most files with such a bit whose content is compared; further ones count as changed."""
+
+
+def find_hidden_changes(git: RepositoryGit, tree: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return changed files with the bits assume-unchanged or skip-worktree, and what submodules could lose.
+
+    Raises WorktreeRefused, CannotStart.
+    """
+    changed: list[str] = []
+    submodules: list[str] = []
+    compared = 0
+    for line in git.read("ls-files", "-v", "--stage", "-z", cwd=tree).split("\0"):
+        about, _, path = line.partition("\t")
+        if not path:
+            continue
+        tag, mode, content, _ = about.split()
+        if mode == _SUBMODULE:
+            if os.path.lexists(tree / path / ".git"):
+                submodules += _submodule_losses(git, tree, path)
+        elif (tag == "S" or tag.islower()) and os.path.lexists(tree / path):
+            compared += 1
+            if compared > _MAX_COMPARED or not _is_unchanged(git, tree, path, content):
+                changed.append(path)
+    return tuple(changed), tuple(submodules)
+
+
+def _is_unchanged(git: RepositoryGit, tree: Path, path: str, content: str) -> bool:
+    file = tree / path
+    if file.is_symlink() or not file.is_file():
+        return False
+    return git.read("hash-object", "--", path, cwd=tree) == content
+
+
+def _submodule_losses(git: RepositoryGit, tree: Path, path: str) -> list[str]:
+    """Return what is only in a checked out submodule: changed files, and commits that no remote has."""
+    place, found = tree / path, list[str]()
+    try:
+        args = ("--ignored=traditional", "--untracked-files=normal", "--ignore-submodules=dirty")
+        if git.read("status", "--porcelain=v1", "-z", *args, cwd=place):
+            found.append(f"the submodule {path} has changed files")
+        count = git.read("rev-list", "--count", "HEAD", "--all", "--not", "--remotes", cwd=place)
+        if count != "0":
+            found.append(f"the submodule {path} has {count} commits that no remote has")
+        files, below = find_hidden_changes(git, place)
+        found += [f"the submodule {path} has changed files"] * bool(files and not found)
+        return [*found, *below]
+    except (CannotStart, WorktreeRefused) as problem:
+        return [f"the submodule {path} cannot be read ({problem.what})"]

@@ -7,13 +7,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from teamwright.agent.compaction.compact import clear_conversation
-from teamwright.agent.compaction.compaction_state import Compaction
+from teamwright.agent.compaction import clear_conversation
+from teamwright.agent.compaction_state import Compaction
 from teamwright.agent.conversation import UserMessage
 from teamwright.models.model import Reply
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
-from teamwright.storage.jsonl import Journal
+from teamwright.storage.json_lines import Journal
 from tests.agent.compaction import kill_child
 from tests.agent.compaction.kill_child import append, born, moment
 from tests.agent.parts import call

@@ -11,15 +11,15 @@ import sys
 from pathlib import Path
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.compaction.compaction_state import Compaction, CompactSettings
+from teamwright.agent.compaction_state import Compaction, CompactSettings
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.turn_loop import append_user_message, run_turn
 from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import ModelCard, Prefix, Reply
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
-from teamwright.storage.jsonl import Journal
-from teamwright.teams.mailbox.incoming import IncomingMail
+from teamwright.storage.json_lines import Journal
+from teamwright.teams.incoming_mail import IncomingMail
 from tests.agent.parts import Echo, an_agent, call
 
 CARD = ModelCard("own/tiny", "tiny", "own", context_tokens=1_200, max_output_tokens=100, usd_in=0.0, usd_out=0.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.compaction.compact import clear_conversation, compact_now
+from teamwright.agent.compaction import clear_conversation, compact_now
 from teamwright.agent.conversation import INTERRUPTED_RESULT, Conversation, UserMessage
 from teamwright.agent.transcript import count_calls_without_result, find_delivered_ids, messages_backward, read_history
 from teamwright.agent.turn_loop import run_turn

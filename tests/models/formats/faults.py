@@ -12,7 +12,7 @@ from teamwright.models.endpoint import Endpoint, Signing
 from teamwright.models.model import Failure, ModelCard, Prefix, Request, Retrying
 from teamwright.models.model_pool import format_for
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.rate_limit.rate_limiter import RateLimiter
+from teamwright.models.rate_limit import RateLimiter
 from teamwright.models.service_model import ServiceModel
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, encode, text_block
 from teamwright.testing.model_server import LoopbackModel

@@ -10,8 +10,7 @@ from teamwright import Budget, ModelCard, Reply, Team, TextPart, Usage
 from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.model_call import INTERRUPTED_NOTE
 from teamwright.agent.turn_loop import run_turn
-from teamwright.models.model import UsagePart
-from teamwright.models.stop_reason import INTERRUPTED
+from teamwright.models.model import INTERRUPTED, UsagePart
 from teamwright.protocol.events import ModelCallEnded, TextDelta
 from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel

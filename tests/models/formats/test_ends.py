@@ -8,8 +8,7 @@ import pytest
 from teamwright import Result, Team
 from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.turn_loop import run_turn
-from teamwright.models.model import ModelCard
-from teamwright.models.stop_reason import ENDS, AnswerEnd
+from teamwright.models.model import ENDS, AnswerEnd, ModelCard
 from teamwright.protocol.messages import text_block
 from teamwright.testing import ScriptedModel
 from teamwright.testing.model_server import LoopbackModel

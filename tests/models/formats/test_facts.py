@@ -7,12 +7,11 @@ import pytest
 
 from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.settings.settings import Settings
-from teamwright.models.catalog import source
 from teamwright.models.endpoint import clean_base_url, query_of
 from teamwright.models.model import Reply, Request, price_usage
-from teamwright.models.model_names import key_variables, resolve_model
 from teamwright.models.model_pool import ModelPool
 from teamwright.models.model_settings import ModelSettings
+from teamwright.models.names import key_variables, resolve_model, source
 from teamwright.models.prefix_builder import build_prefix
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.usage import Usage

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from teamwright.models.model import Prefix, Reply, Request
 from teamwright.models.providers.api_format import OutgoingRequest
-from teamwright.models.providers.aws import AwsKeys, sign_request
+from teamwright.models.providers.bedrock import AwsKeys, sign_request
 from teamwright.protocol.messages import encode, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer

@@ -12,12 +12,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from teamwright.models.catalog import catalog, thinking_field
 from teamwright.models.endpoint import APIS, clean_base_url
 from teamwright.models.model import Failure, Reply, Request
-from teamwright.models.model_names import resolve_model
 from teamwright.models.model_pool import ModelPool, list_models
 from teamwright.models.model_settings import CustomProvider, ModelSettings
+from teamwright.models.names import catalog, resolve_model, thinking_field
 from teamwright.models.prefix_builder import build_prefix, request_fields
 from teamwright.models.provider_table import PROVIDERS
 from teamwright.protocol.errors import CannotStart

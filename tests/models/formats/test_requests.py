@@ -8,7 +8,7 @@ import pytest
 from teamwright.models.model import ModelCard, Prefix, Reply
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.prefix_builder import request_fields
-from teamwright.models.providers.request_conversion import ConversionCache, EncodedMessage
+from teamwright.models.providers.api_format import ConversionCache, EncodedMessage
 from teamwright.protocol.messages import encode, image_block, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Status
@@ -284,7 +284,7 @@ def test_a_message_is_converted_once_however_often_it_is_sent():
 
 
 def test_what_was_converted_is_bounded(monkeypatch):
-    monkeypatch.setattr("teamwright.models.providers.request_conversion.MAX_BYTES", 100)
+    monkeypatch.setattr("teamwright.models.providers.api_format.MAX_BYTES", 100)
     converted = ConversionCache(lambda head: b"", lambda message: [EncodedMessage("user", b"x" * 30)])
     for number in range(50):
         converted.pieces([item("user", text_block(str(number)))])

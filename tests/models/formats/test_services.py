@@ -13,8 +13,7 @@ from teamwright.protocol.usage import Usage
 from teamwright.team_records.views import resolve_home
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Raw, Status
-from teamwright.views.doctor import find_problems
-from teamwright.views.doctor_findings import DoctorSubject
+from teamwright.views.doctor import DoctorSubject, find_problems
 from tests.agent.parts import Echo, an_agent
 from tests.support.waits import WAIT_S
 

@@ -7,8 +7,8 @@ import pytest
 
 from teamwright.agent.conversation import UserMessage
 from teamwright.agent.turn_loop import run_turn
-from teamwright.models.answer_assembly import ThinkTags
 from teamwright.models.model import ModelCard, TextPart, ThinkingPart
+from teamwright.models.stream import ThinkTags
 from teamwright.protocol.messages import encode, text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Cut

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from subprocess import DEVNULL
 
-from teamwright.processes.confinement import ProcessStart
+from teamwright.processes.commands import ProcessStart
 from teamwright.sandbox.bubblewrap import Bubblewrap, probe_bubblewrap
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy
+from teamwright.sandbox.landlock import filter_program
 from teamwright.sandbox.policy import PolicyName
-from teamwright.sandbox.system_call_filter import filter_program
 from teamwright.tools.shell.startup import ShellStartup, user_shell
 from tests.permissions.fuzz.world import World
 

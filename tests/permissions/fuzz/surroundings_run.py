@@ -29,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from teamwright.processes.confinement import Child, ProcessStart
+from teamwright.processes.commands import Child, ProcessStart
 from teamwright.sandbox.landlock import Restrictions, landlock_version, start_restricted
 from tests.permissions.fuzz.minimise import minimise
 from tests.permissions.fuzz.sandbox import ROOT, bubblewrap_works

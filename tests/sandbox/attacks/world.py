@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 
-from teamwright.processes.confinement import ProcessStart, start_unconfined
+from teamwright.processes.commands import ProcessStart, start_unconfined
 from teamwright.requests.request_store import RequestStore
 from teamwright.sandbox.bubblewrap import Bubblewrap, probe_bubblewrap
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.config.agent_types.definition_sources import (
+from teamwright.config.agent_types import (
+    LIST_BYTES,
     MAX_BYTES,
+    AgentTypes,
     DefinitionDirectory,
     DefinitionSources,
     definition_sources,
@@ -16,7 +18,6 @@ from teamwright.config.agent_types.definition_sources import (
     parse_given_agents,
     read_file,
 )
-from teamwright.config.agent_types.registry import LIST_BYTES, AgentTypes
 from teamwright.config.plugins import plugin_at
 from teamwright.config.tool_names import KNOWN_TOOLS
 from teamwright.protocol.errors import UsageError

@@ -6,17 +6,17 @@ import json
 import pytest
 
 from teamwright import Team
-from teamwright.config.agent_types.definition_fields import FIELDS
-from teamwright.models.catalog import model_card
+from teamwright.config.agent_type_fields import FIELDS
 from teamwright.models.effort import LEVELS, parse_effort, prefix_effort
 from teamwright.models.model import ModelCard
 from teamwright.models.model_settings import ModelSettings
+from teamwright.models.names import model_card
 from teamwright.models.provider_table import PROVIDERS
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
-from teamwright.storage.event_log_reader import read_events
+from teamwright.storage.event_log import read_events
 from teamwright.testing import ScriptedModel
 from teamwright.views.status import status_views
 from tests.support.waits import WAIT_S
@@ -109,7 +109,7 @@ async def test_an_untrusted_team_file_makes_nobody_think_harder(tmp_path):
 
 
 def test_a_team_file_with_an_effort_that_is_none_is_an_error_with_its_line(tmp_path):
-    from teamwright.config.team_definition_reader import parse_definition
+    from teamwright.config.team_file import parse_definition
 
     with pytest.raises(CannotStart, match="effort must be one of") as refused:
         parse_definition('[roles.builder]\neffort = "hihg"\n', tmp_path / "team.toml")

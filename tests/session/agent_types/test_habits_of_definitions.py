@@ -2,7 +2,7 @@
 
 import pytest
 
-from teamwright.config.agent_types.definition_fields import parse_text_list
+from teamwright.config.agent_type_fields import parse_text_list
 from tests.session.agent_types.test_definition_files import minimal, read
 
 pytestmark = pytest.mark.finding("3F13")

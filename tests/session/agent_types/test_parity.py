@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
-from teamwright.config.agent_types.definition_fields import FIELDS
+from teamwright.config.agent_type_fields import FIELDS
 from teamwright.models.effort import prefix_effort
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import CannotStart, UsageError

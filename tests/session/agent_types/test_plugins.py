@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team, UsageError
-from teamwright.config.agent_types.definition_sources import definition_sources
-from teamwright.config.agent_types.registry import AgentTypes
-from teamwright.config.installed_plugins import PluginStore, installed_plugins
-from teamwright.config.plugins import plugin_at
+from teamwright.config.agent_types import AgentTypes, definition_sources
+from teamwright.config.plugins import PluginStore, installed_plugins, plugin_at
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.paths import find_home
 from teamwright.testing import Call, ScriptedModel
-from teamwright.ui.cli.run_location import RunLocation
+from teamwright.ui.cli.flags import RunLocation
 from teamwright.ui.invocation import parse_plugin_dirs
 
 SERVER = Path(__file__).parents[2] / "mcp" / "stdio_server.py"

@@ -6,8 +6,7 @@ import re
 import pytest
 
 from teamwright import Team
-from teamwright.config.agent_types.definition_sources import DefinitionDirectory, DefinitionSources
-from teamwright.config.agent_types.registry import LIST_BYTES, LOOK_UP, AgentTypes
+from teamwright.config.agent_types import LIST_BYTES, LOOK_UP, AgentTypes, DefinitionDirectory, DefinitionSources
 from teamwright.storage.paths import find_home
 from teamwright.testing import Call, ScriptedModel
 from teamwright.views.assets import AssetQuery

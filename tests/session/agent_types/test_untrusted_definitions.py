@@ -9,7 +9,7 @@ from teamwright import Team
 from teamwright.protocol.errors import UsageError
 from teamwright.session.agents.specs import TrustedDefinitions, make_resolver
 from teamwright.session.options import Options
-from teamwright.session.session_preparation import load_context
+from teamwright.session.preparation import load_context
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S

@@ -7,9 +7,9 @@ import pytest
 
 from teamwright import MessageSent, RequestOpened, Team
 from teamwright.approvals import open_requests
+from teamwright.protocol.ids import iso_time
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.timestamps import iso_time
+from teamwright.protocol.members import RosterMember
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from tests.session.approvals.test_queue import TOUCH, Asked, Events, a_team, told

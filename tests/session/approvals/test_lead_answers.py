@@ -10,9 +10,9 @@ import pytest
 from teamwright import Notice, RequestClosed, RequestOpened, Team, TeamRefused
 from teamwright.approvals import open_requests
 from teamwright.permissions.verdict import Question
+from teamwright.protocol.events import RequestAnswer
+from teamwright.protocol.ids import iso_time
 from teamwright.protocol.mail import InboxEntry, PermissionResponse, parse_protocol
-from teamwright.protocol.pending_request_events import RequestAnswer
-from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from tests.session.approvals.test_queue import TOUCH, Asked, Events, a_team, settings, told

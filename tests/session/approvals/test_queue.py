@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from teamwright import Notice, RequestClosed, RequestOpened, Team
 from teamwright.approvals import AnswerOutcome, answer_request, open_requests
-from teamwright.config.trust_store import TrustStore
+from teamwright.config.trust import TrustStore
 from teamwright.permissions.verdict import PermissionAnswer
+from teamwright.protocol.events import RequestAnswer
 from teamwright.protocol.messages import text_block
-from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.requests.request_store import RequestStore
 from teamwright.session.control.person_actions import stop_member
 from teamwright.session.open_session import open_session
@@ -29,7 +29,7 @@ YES, NO = RequestAnswer(verdict="allow"), RequestAnswer(verdict="deny", text="no
 ANSWERER = """
 import json, sys
 from teamwright.approvals import answer_request
-from teamwright.protocol.pending_request_events import RequestAnswer
+from teamwright.protocol.events import RequestAnswer
 from teamwright.storage.paths import find_home
 out = answer_request(find_home(), sys.argv[1], RequestAnswer(**json.loads(sys.argv[2])))
 print(out.kind, out.by)

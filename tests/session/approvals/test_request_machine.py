@@ -18,8 +18,7 @@ from teamwright.approvals import answer_request, open_requests
 from teamwright.approvals.request_files import RequestFiles
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.permissions.verdict import PermissionAnswer, Question
-from teamwright.protocol.events import RequestClosed, RequestOpened
-from teamwright.protocol.pending_request_events import RequestAnswer
+from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.paths import Home

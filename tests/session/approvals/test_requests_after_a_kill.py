@@ -11,7 +11,7 @@ import pytest
 
 from teamwright import RequestClosed, Team
 from teamwright.approvals import answer_request, open_requests
-from teamwright.protocol.pending_request_events import RequestAnswer
+from teamwright.protocol.events import RequestAnswer
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from tests.session.approvals.test_lead_answers import ID, answer, wire

@@ -16,11 +16,10 @@ from teamwright.budgets.usage_meter import OUTPUT_HELD, AgentMeter, Meters
 from teamwright.budgets.usage_totals import UsageTotals
 from teamwright.models.model import BudgetRefusal, ModelCard, Prefix, Reply, Request
 from teamwright.models.token_estimate import IMAGE_TOKENS, message_tokens
-from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.event_json import from_json, to_json
 from teamwright.protocol.events import MemberChanged, ModelCallEnded, TaskChanged, TaskInfo, TeamChanged
-from teamwright.protocol.usage import Usage
+from teamwright.protocol.usage import NO_CAPS, Budget, Usage
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from teamwright import Budget, CannotStart, Team, UsageError
-from teamwright.config.settings.settings_files import SettingsOrigin, read_layer
+from teamwright.config.settings.files import SettingsOrigin, read_layer
 from teamwright.models.model import ModelCard, Reply, Request
 from teamwright.protocol.events import MemberChanged, ModelCallEnded, TurnEnded
 from teamwright.protocol.usage import Usage

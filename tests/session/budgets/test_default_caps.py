@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright import Budget, ModelCard
-from teamwright.protocol.budget import NO_CAPS
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.usage import NO_CAPS
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options, calls_per_agent, with_default_caps
 from teamwright.session.result import Result

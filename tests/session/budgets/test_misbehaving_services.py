@@ -14,7 +14,7 @@ from teamwright.agent.turn_loop import run_turn
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_meter import AgentMeter
 from teamwright.models.model import Prefix
-from teamwright.protocol.budget import Budget
+from teamwright.protocol.usage import Budget
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Cut, Raw
 from tests.agent.test_refused_conversations import agent_at, prompt

@@ -11,8 +11,7 @@ from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
 from teamwright.budgets.usage_confirmation import UsageMarks
 from teamwright.models.model import NOT_CONTINUED, BudgetRefusal
 from teamwright.permissions.verdict import PermissionAnswer, Question
-from teamwright.protocol.budget import Budget
-from teamwright.protocol.usage import Usage
+from teamwright.protocol.usage import Budget, Usage
 from teamwright.session.options import HEADLESS, Options, mark_portions
 from tests.support.waits import WAIT_S
 

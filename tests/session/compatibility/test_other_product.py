@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent.instructions import NestedInstructions, load_instructions
-from teamwright.config.agent_types.definition_sources import definition_sources
-from teamwright.config.agent_types.registry import AgentTypes
+from teamwright.config.agent_types import AgentTypes, definition_sources
 from teamwright.config.mcp_settings import configured_servers
 from teamwright.config.trusted_skills import make_shelf
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.session.agents.specs import TrustedDefinitions
-from teamwright.skills.command_template import CommandArguments, fill_pieces, split_template
+from teamwright.skills.skill_definition import CommandArguments, fill_pieces, split_template
 from teamwright.views.assets import AssetQuery
 from teamwright.views.directory_assets import list_assets
 from tests.session.compatibility.folder import fill, put

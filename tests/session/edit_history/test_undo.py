@@ -230,7 +230,7 @@ async def test_a_file_to_leave_that_is_none_of_them_is_an_error_with_the_nearest
 
 
 async def test_a_file_that_is_locked_is_told_and_the_same_undo_completes_the_rest(desk, monkeypatch):
-    monkeypatch.setattr("teamwright.tools.files.replace_file.LOCK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("teamwright.tools.files.file_change.LOCK_TIMEOUT_S", 0.05)
     for name in ("a", "b"):
         (desk.work / name).write_text("one\n")
     desk.prompt("p0")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.mcp.listing_store import ListingStore, ServerListing
-from teamwright.session.mcp_state_file import STATE, ServerStatus, read_state, write_state
+from teamwright.session.mcp_servers import STATE, ServerStatus, read_state, write_state
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 

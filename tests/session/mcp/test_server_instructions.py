@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
-from teamwright.agent.compaction.compact import compact_now
+from teamwright.agent.compaction import compact_now
 from teamwright.testing import Call, ScriptedModel
 from tests.mcp.conftest import SERVER
 from tests.support.waits import WAIT_S

@@ -9,7 +9,7 @@ import pytest
 from teamwright import Team
 from teamwright.protocol.events import Notice, RequestOpened
 from teamwright.session.control.person_actions import allow_directory
-from teamwright.session.elicitation_form import parse_form
+from teamwright.session.mcp_requests import parse_form
 from teamwright.testing import Call, ScriptedModel
 from tests.support.waits import WAIT_S
 

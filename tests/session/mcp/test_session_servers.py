@@ -14,7 +14,7 @@ from teamwright.models.model import ModelCard
 from teamwright.processes.process_tree import list_processes
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
-from teamwright.session.mcp_state_file import read_state
+from teamwright.session.mcp_servers import read_state
 from teamwright.testing import Call, ScriptedModel
 from tests.mcp.http_server import serving
 

@@ -17,8 +17,7 @@ from teamwright.config.settings.settings import SettingFlags
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.teams.backend import Launch, Location
 from teamwright.testing import ScriptedModel
-from teamwright.views.doctor import find_problems
-from teamwright.views.doctor_findings import DoctorSubject
+from teamwright.views.doctor import DoctorSubject, find_problems
 from tests.teams.backends.rig import needs_tmux
 
 RECIPE = {"open": ["sh", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]}

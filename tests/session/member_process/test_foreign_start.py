@@ -7,17 +7,16 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from teamwright.member_process.external_membership import find_external_team
 from teamwright.member_process.join_external import join_external_team
-from teamwright.member_process.team_search import find_external_team
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.mail import InboxEntry, parse_entry
 from teamwright.protocol.member_flags import MemberFlags, parse_argv
-from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.members import RosterMember
 from teamwright.storage.paths import Home, find_home
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 from teamwright.team_records.team_catalogue import NewTeam, Teams
-from teamwright.team_records.team_state_file import LeadLease
+from teamwright.team_records.team_state import LeadLease
 
 ARGV = ["--agent-id", "bob@crew", "--lead-verify-key", "1795.MCow", "--agent-name", "bob", "--brand-new", "--team-name"]
 SESSION = "50101e6d-0000-4000-8000-000000000000"

@@ -8,8 +8,7 @@ import pytest
 
 from teamwright import MemberChanged, Notice, Team
 from teamwright.permissions.verdict import PermissionAnswer
-from teamwright.team_records.roster import Roster
-from teamwright.team_records.roster_file import RosterFile
+from teamwright.team_records.roster import Roster, RosterFile
 from teamwright.teams.plan_approval import answer_plan
 from teamwright.testing import LoopbackModel
 from teamwright.testing.model_server_replies import Answer

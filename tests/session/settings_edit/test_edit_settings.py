@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from teamwright.config.edit_settings import SettingTarget, set_value, unset_value
-from teamwright.config.settings_view import SettingsQuery, files, values, values_of
+from teamwright.config.settings.edit import SettingTarget, set_value, unset_value
+from teamwright.config.settings.show import SettingsQuery, files, values, values_of
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from tests.session.compatibility.folder import fill
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.config.settings.setting_keys import KEYS, NEVER_USED, NOT_USED_YET
-from teamwright.config.settings.settings_files import SettingsOrigin, parse_layer
-from teamwright.config.settings_schema import FIELDS, OF_MODELS, default_of, json_schema
+from teamwright.config.settings.files import SettingsOrigin, parse_layer
+from teamwright.config.settings.keys import KEYS, NEVER_USED, NOT_USED_YET
+from teamwright.config.settings.show import FIELDS, OF_MODELS, default_of, json_schema
 from teamwright.hooks.hook_index import EVENTS
 
 SCHEMA = json_schema()

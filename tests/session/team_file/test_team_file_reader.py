@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.config.team_definition_reader import line_of, parse_definition, read_definition
-from teamwright.protocol.budget import Budget
+from teamwright.config.team_file import line_of, parse_definition, read_definition
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.usage import Budget
 
 PATH = Path("/somewhere/.teamwright/team.toml")
 

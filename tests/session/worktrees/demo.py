@@ -14,7 +14,7 @@ from pathlib import Path
 
 from teamwright import Team
 from teamwright.protocol.events import IntegrationChanged, TaskChanged, TeamEvent
-from teamwright.ui.terminal.event_formatter import EventFormatter
+from teamwright.ui.terminal.events import EventFormatter
 from tests.support.repositories import git, make_repository
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, until

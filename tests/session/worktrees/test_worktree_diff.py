@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from teamwright.storage.paths import find_home
 from teamwright.ui.cli.root import root
-from teamwright.ui.terminal.edit_history_commands import diff_lines
+from teamwright.ui.terminal.history_commands import diff_lines
 from teamwright.worktrees.worktree_record import list_records
 from tests.session.worktrees.test_integration_queue import bash, complete, finished, script, write
 from tests.session.worktrees.test_integration_queue import shop as shop

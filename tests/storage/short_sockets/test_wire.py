@@ -11,7 +11,7 @@ import pytest
 
 from teamwright.processes.ipc import IpcConnection, IpcServer
 from teamwright.protocol.errors import TaskRefused, UnknownMember
-from teamwright.storage import socket_address
+from teamwright.storage import doorbell
 from tests.support.waits import WAIT_S
 
 
@@ -40,7 +40,7 @@ class Ear:
 @pytest.fixture(params=["short", "long", "long without descriptors"])
 def path(request, tmp_path, monkeypatch):
     if request.param == "long without descriptors":
-        monkeypatch.setattr(socket_address, "DESCRIPTORS", tmp_path / "none")
+        monkeypatch.setattr(doorbell, "DESCRIPTORS", tmp_path / "none")
     return tmp_path / ("d" * 120 if request.param.startswith("long") else "d") / "wire"
 
 
@@ -159,7 +159,7 @@ async def test_whoever_leaves_listens_on(path, answers):
         came.set_result((reader, writer))
 
     path.parent.mkdir()
-    with socket_address.short_address(path) as short:
+    with doorbell.short_address(path) as short:
         server = await asyncio.start_unix_server(on_call, short)
     mine, here = await IpcConnection.connect(path), Ear()
     listening = asyncio.create_task(mine.read_until_closed(here))
@@ -221,7 +221,7 @@ async def test_what_is_no_wire_of_ours_ends_it(path):
         ended.set()
 
     board = await IpcServer.open(path, on_call)
-    with socket_address.short_address(path) as short:
+    with doorbell.short_address(path) as short:
         _, writer = await asyncio.open_unix_connection(short)
     writer.write(b"GET / HTTP/1.1\n")
     async with asyncio.timeout(WAIT_S):

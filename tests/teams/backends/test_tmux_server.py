@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from teamwright.backends.tmux_layout import stacks
-from teamwright.backends.tmux_server import MIN_VERSION, TmuxProgram, find_tmux, parse_version
+from teamwright.backends.tmux_server import MIN_VERSION, TmuxProgram, find_tmux, parse_version, stacks
 from tests.teams.backends.rig import TMUX, needs_tmux
 
 

@@ -15,7 +15,7 @@ from teamwright.protocol.errors import CannotStart, TeamwrightError, UnknownMemb
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.file_lease import lease_held
-from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.outgoing_mail import send_text
 from teamwright.teams.shutdown_answers import shutdown_answer
 from teamwright.testing.model_server import LoopbackModel
 from tests.parity.house import PROCESS, House, Parts, house

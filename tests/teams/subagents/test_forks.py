@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr, replace
 
 from teamwright import ModelCard
 from teamwright.agent.fork_origin import FORK_TAG
-from teamwright.agent.prompt_prefix import load_conversation
+from teamwright.agent.prompt import load_conversation
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import ModelCallEnded
 from teamwright.protocol.ids import LEAD

@@ -13,7 +13,7 @@ from teamwright.agent.fork_origin import FORK_TAG
 from teamwright.protocol.ids import LEAD
 from teamwright.team_records.views import resolve_home
 from teamwright.testing import Call
-from teamwright.views.audit.consistency_check import audit
+from teamwright.views.audit.audit import audit
 from tests.support.waits import WAIT_S
 from tests.teams.subagents.crowd import notices_in, start
 from tests.teams.subagents.test_forks import ON, Forking, job_of

@@ -6,12 +6,12 @@ import json
 import pytest
 
 from teamwright import Budget, Team
-from teamwright.agent.input_queue import SOURCES, CommandMode, CommandPriority, InputQueue
+from teamwright.agent.agent import SOURCES, CommandMode, CommandPriority, InputQueue
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import LimitExceeded
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
-from teamwright.session.control.remote_actions import stop_running
+from teamwright.session.control.agent_actions import stop_running
 from teamwright.subagents.run import CallRef
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.testing import Call

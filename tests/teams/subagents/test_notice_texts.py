@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.input_queue import InputQueue
-from teamwright.agent.job_journal import Job
-from teamwright.models.scripted.script_player import parse_user_message
+from teamwright.agent.agent import InputQueue
+from teamwright.agent.background_jobs import Job
+from teamwright.models.scripted.scripted_model import parse_user_message
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.runtime_tags import RuntimeTags, TaskEnd
 from teamwright.subagents.reports import end_notice, job_end_notice
 from teamwright.subagents.subagent_run import SubagentRun
 from teamwright.ui.terminal.conversation_view import exchanges, history_lines
-from teamwright.ui.terminal.event_formatter import EventFormatter
+from teamwright.ui.terminal.events import EventFormatter
 
 TAGS = RuntimeTags("0123456789abcdef")
 HEAD = '<task-notification key="0123456789abcdef">'

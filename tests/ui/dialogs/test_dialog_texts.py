@@ -4,16 +4,23 @@ import asyncio
 
 import pytest
 
-from teamwright.protocol.pending_request_events import RequestAnswer
-from teamwright.ui.terminal.event_formatter import EventFormatter
-from teamwright.ui.terminal.request_dialog import SETTLE_S, TYPING_NOTE, UNSEEN_NOTE, RequestDialog
+from teamwright.protocol.events import RequestAnswer
+from teamwright.ui.terminal.events import EventFormatter
+from teamwright.ui.terminal.request_dialog import (
+    SETTLE_S,
+    TYPING_NOTE,
+    UNSEEN_NOTE,
+    ReplyMeaning,
+    RequestDialog,
+    RequestReply,
+    parse_reply,
+)
 from teamwright.ui.terminal.request_lines import (
     MAX_LINES,
     prompt_lines,
     subject_lines,
 )
-from teamwright.ui.terminal.request_reply import ReplyMeaning, RequestReply, parse_reply
-from teamwright.ui.terminal.text_styles import Paint
+from teamwright.ui.terminal.styles import Paint
 from tests.support.waits import WAIT_S
 from tests.ui.test_terminal_questions import Typist, a_question, a_request
 

@@ -12,7 +12,7 @@ from teamwright.protocol.mail import (
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS
 from teamwright.ui.terminal.conversation_view import received_lines
-from teamwright.ui.terminal.event_formatter import EventFormatter
+from teamwright.ui.terminal.events import EventFormatter
 
 NOW = "2026-01-01T00:00:00.000Z"
 

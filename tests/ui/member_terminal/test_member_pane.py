@@ -11,7 +11,7 @@ import pytest
 from teamwright import UnknownMember
 from teamwright.protocol.events import MemberChanged, MessageSent, TurnEnded
 from teamwright.testing.model_server_replies import Answer
-from teamwright.ui.cli.status import status_lines
+from teamwright.ui.cli.reports import status_lines
 from teamwright.ui.terminal.commands import HANDLERS
 from teamwright.views.status import status_views
 from tests.ui.member_terminal.panes import Pane, attached, crew, needs_tmux, pane_of

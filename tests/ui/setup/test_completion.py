@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.ui.cli.command_table import COMMANDS
-from teamwright.ui.cli.completion.command_shape import SHAPE_FILE
+from teamwright.ui.cli.completion.completer import SHAPE_FILE
 from teamwright.ui.cli.flags import PERMISSION_MODES
 from teamwright.ui.cli.generate_help_files import render_shapes as written_anew
 from tests.support import preloaded
@@ -219,8 +219,7 @@ def test_a_tab_loads_no_command_and_nothing_that_could_ask_somebody(tmp_path, li
     assert not {name.split(".")[1] for name in modules if name.startswith("teamwright.")} & set(heavy.split())
     assert {name for name in modules if name.startswith("teamwright.views")} <= {
         "teamwright.views",
-        "teamwright.views.names_on_disk",
-        "teamwright.views.completion_values",
+        "teamwright.views.completion",
     }
     assert not set(modules) & {"socket", "asyncio", "pydantic", "httpx2", "subprocess"}
 

@@ -7,12 +7,12 @@ from unittest.mock import patch
 
 import pytest
 
-from teamwright.config.settings_view import SettingsQuery
-from teamwright.mcp.login_store import LoginStore, StoredLogin
+from teamwright.config.settings.show import SettingsQuery
+from teamwright.mcp.oauth import LoginStore, StoredLogin
 from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli import mcp
 from teamwright.ui.cli.main import main
-from teamwright.views.mcp_servers import load_server_config
+from teamwright.views.configuration import load_server_config
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.config.installed_plugins import InstalledPlugin, PluginStore, copy_plugin, digest_of
+from teamwright.config.plugins import InstalledPlugin, PluginStore, copy_plugin, digest_of
 from teamwright.storage.paths import find_home
 from teamwright.testing.model_server import LoopbackModel
 from tests.ui.conftest import GIT

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server_replies import Answer
-from teamwright.ui.terminal.diff_colors import MAX_BLOCK_LINES, diff_lines, paint_lines
-from teamwright.ui.terminal.text_styles import Paint
+from teamwright.ui.terminal.styles import MAX_BLOCK_LINES, Paint, diff_lines, paint_lines
 from tests.ui.test_terminal_session import at_terminal, told
 
 HEADS = ["--- a/x.py", "+++ b/x.py", "@@ -1,3 +1,3 @@"]

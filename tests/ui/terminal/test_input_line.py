@@ -9,7 +9,7 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.storage.paths import find_home
 from teamwright.testing.model_server_replies import Answer
 from teamwright.ui.terminal.line_completion import best_matches
-from teamwright.ui.terminal.pasted_text import PastedTexts, image_mention
+from teamwright.ui.terminal.line_editor import PastedTexts, image_mention
 from tests.ui.terminal_driver import BACKSPACE, CTRL_C
 from tests.ui.test_terminal_session import all_told, at_terminal, told
 

@@ -8,7 +8,7 @@ import pytest
 
 from teamwright.config.settings.settings import NotifySettings
 from teamwright.session.notifications import Notification, body_of, is_ntfy
-from teamwright.ui.terminal.window_focus import PRESENT_S, WindowFocus, signal_of, signal_sequence
+from teamwright.ui.terminal.keys import PRESENT_S, WindowFocus, signal_of, signal_sequence
 from tests.support.waits import wait_until
 from tests.ui.test_terminal_session import at_terminal, bash, told
 

@@ -12,16 +12,18 @@ from msgspec.structs import replace
 
 from teamwright.protocol.events import TaskChanged, TaskInfo
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.team_records.member_status import MemberStatus
+from teamwright.team_records.team_status import MemberStatus
 from teamwright.ui.display_text import cell_width
-from teamwright.ui.terminal.member_rows import (
+from teamwright.ui.terminal.panel import (
     STATUS_PARTS,
+    Panel,
     RowContext,
     RowStyle,
+    RunningCalls,
     age_starts,
     format_age,
     format_count,
@@ -30,8 +32,7 @@ from teamwright.ui.terminal.member_rows import (
     status_line,
     task_rows,
 )
-from teamwright.ui.terminal.panel import Panel, RunningCalls
-from teamwright.ui.terminal.text_styles import Paint
+from teamwright.ui.terminal.styles import Paint
 from teamwright.views.live_status import SessionRow, TaskBoard
 from tests.support.waits import WAIT_S
 

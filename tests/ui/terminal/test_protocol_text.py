@@ -20,8 +20,8 @@ from teamwright.protocol.mail import (
 )
 from teamwright.testing.model_server_replies import Answer
 from teamwright.ui.protocol_text import input_lines, message_words, output_lines
-from teamwright.ui.terminal.agent_text_output import MAX_REPORT_LINES, MemberReports, raw_lines
-from teamwright.ui.terminal.event_formatter import EventFormatter
+from teamwright.ui.terminal.agent_output import MAX_REPORT_LINES, MemberReports, raw_lines
+from teamwright.ui.terminal.events import EventFormatter
 from tests.ui.test_terminal_session import at_terminal, told, who
 
 AT = "2026-11-23T10:00:00Z"

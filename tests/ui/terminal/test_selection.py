@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from teamwright.ui.terminal.keys import KEY_TABLE, KeyAction, key_lines
 from teamwright.ui.terminal.line_completion import candidates
-from teamwright.ui.terminal.member_rows import MARKS
-from teamwright.ui.terminal.panel import Selection
+from teamwright.ui.terminal.panel import MARKS, Selection
 
 NAMES = ["ada", "ben", "cleo"]
 

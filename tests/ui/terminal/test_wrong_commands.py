@@ -2,20 +2,21 @@
 
 import pytest
 
-from teamwright.session.prompt_input import BUILT_IN_PROMPTS
+from teamwright.session.options import BUILT_IN_PROMPTS
 from teamwright.ui.cli.command_table import COMMANDS as PROGRAM_COMMANDS
-from teamwright.ui.terminal.command_equivalents import EQUIVALENTS, unknown_command_lines
 from teamwright.ui.terminal.line_completion import candidates
 from teamwright.ui.terminal.line_parser import (
     ALIASES,
     COMMAND_NAMES,
     COMMANDS,
+    EQUIVALENTS,
     NEVER_SUGGESTED,
     CustomCommand,
     LeadPrompt,
     TerminalCommand,
     UnknownCommand,
     parse_line,
+    unknown_command_lines,
 )
 
 

@@ -23,12 +23,11 @@ from teamwright.permissions.worktree_bounds import WorktreeBounds
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.task import Task
 from teamwright.testing import ScriptedModel
-from teamwright.worktrees.finished_work import MemberWorktree
 from teamwright.worktrees.integration import Integration
 from teamwright.worktrees.integration_store import FileIntegrationStore
+from teamwright.worktrees.member_branch import MemberWorktree
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.setup_command import SetupCommand
-from teamwright.worktrees.worktree_creation import Owner, create_worktree
+from teamwright.worktrees.worktree_creation import Owner, SetupCommand, create_worktree
 from teamwright.worktrees.worktree_record import WorktreeRecord
 from tests.support.repositories import ENV, commit, git, make_repository
 from tests.worktrees.fuzz.lines import Lines

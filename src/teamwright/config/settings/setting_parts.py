@@ -13,8 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from teamwright.config.settings.json_positions import At, JsonPositions, find_positions
-from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin
+from teamwright.config.settings.files import At, JsonPositions, SettingsLayer, SettingsOrigin, find_positions
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 
 State: TypeAlias = Literal["used", "ignored", "needs trust", "broken"]

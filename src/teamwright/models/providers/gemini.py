@@ -12,30 +12,27 @@ from typing import Any
 from urllib.parse import quote
 
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.model import Prefix
+from teamwright.models.model import CONTENT_FILTER, Prefix
 from teamwright.models.providers.api_format import (
-    AnswerEvents,
-    Event,
-    OutgoingRequest,
-    count_field,
-    object_field,
-    object_list,
-)
-from teamwright.models.providers.request_conversion import (
     PROVIDER_KEY,
+    AnswerEvents,
     ConversionCache,
     DecodedMessage,
     EncodedMessage,
+    Event,
+    OutgoingRequest,
     PrefixFields,
+    count_field,
     merge_messages,
     message_images,
+    object_field,
+    object_list,
     result_images,
     result_text,
 )
 from teamwright.models.service_error import ServiceError
-from teamwright.models.stop_reason import CONTENT_FILTER
+from teamwright.processes.http import SseReader
 from teamwright.protocol.messages import Block, encode
-from teamwright.storage.sse import SseReader
 
 API_NAME = "gemini"
 NO_SIGNATURE = "skip_thought_signature_validator"

@@ -12,10 +12,9 @@ from typing import Any
 
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Prefix
-from teamwright.models.providers.api_format import Event, OutgoingRequest, object_list
-from teamwright.models.providers.request_conversion import PROVIDER_KEY
+from teamwright.models.providers.api_format import PROVIDER_KEY, Event, OutgoingRequest, object_list
+from teamwright.processes.http import SseReader
 from teamwright.protocol.messages import encode, text_block
-from teamwright.storage.sse import SseReader
 
 _USER = b'{"role":"user"'
 _ITEM_END = b"}]}"

@@ -13,10 +13,10 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.http_exchange import Timeouts, get_json
 from teamwright.models.provider_table import Provider
 from teamwright.models.providers.api_format import Event, OutgoingRequest
 from teamwright.models.providers.api_format import object_list as rows_of
+from teamwright.models.stream import Timeouts, get_json
 
 MAX_PAGES = 20
 """Maximum number of pages that are read."""
@@ -53,7 +53,7 @@ async def _pages(
 async def _page(endpoint: Endpoint, path: str, clocks: Timeouts) -> dict[str, Any]:
     if endpoint.signing is None:
         return await get_json(endpoint, path, clocks)
-    from teamwright.models.providers.aws import endpoint_keys, sign_request
+    from teamwright.models.providers.bedrock import endpoint_keys, sign_request
 
     keys = await asyncio.to_thread(endpoint_keys, endpoint)
     outgoing = OutgoingRequest(endpoint.url(path), endpoint.headers(), b"")

@@ -12,30 +12,27 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.model import Prefix
+from teamwright.models.model import CONTENT_FILTER, Prefix
 from teamwright.models.providers.api_format import (
     AnswerEvents,
-    Event,
-    OutgoingRequest,
-    count_field,
-    given_text,
-    object_field,
-    object_list,
-)
-from teamwright.models.providers.request_conversion import (
     ConversionCache,
     DecodedMessage,
     EncodedMessage,
+    Event,
+    OutgoingRequest,
     PrefixFields,
     call_arguments,
+    count_field,
     data_url,
+    given_text,
     message_images,
+    object_field,
+    object_list,
     result_images,
     result_text,
 )
-from teamwright.models.stop_reason import CONTENT_FILTER
+from teamwright.processes.http import SseReader
 from teamwright.protocol.messages import Block, encode
-from teamwright.storage.sse import SseReader
 
 API_NAME = "openai-chat"
 NEWER_HOSTS = (".openai.com", ".azure.com")

@@ -11,31 +11,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.model import Prefix
+from teamwright.models.model import CONTENT_FILTER, Prefix
 from teamwright.models.providers.api_format import (
-    AnswerEvents,
-    Event,
-    OutgoingRequest,
-    count_field,
-    object_field,
-    object_list,
-    thinking_block,
-)
-from teamwright.models.providers.request_conversion import (
     PROVIDER_KEY,
+    AnswerEvents,
     ConversionCache,
     DecodedMessage,
     EncodedMessage,
+    Event,
+    OutgoingRequest,
     PrefixFields,
     call_arguments,
+    count_field,
     data_url,
+    object_field,
+    object_list,
     result_images,
     result_text,
+    thinking_block,
 )
 from teamwright.models.service_error import ServiceAnswer, ServiceError, parse_event_error
-from teamwright.models.stop_reason import CONTENT_FILTER
+from teamwright.processes.http import SseReader
 from teamwright.protocol.messages import Block, encode
-from teamwright.storage.sse import SseReader
 
 API_NAME = "openai-responses"
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.instructions import SessionInstructions
-from teamwright.agent.system_prompt import PromptEnvironment
+from teamwright.agent.prompt import PromptEnvironment
 from teamwright.permissions.worktree_bounds import WorktreeBounds
 from teamwright.worktrees.session_worktrees import SessionWorktrees, describe_base
 from teamwright.worktrees.worktree_record import WorktreeRecord, read_record, record_file

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec import Struct, field
 
-from teamwright.models.catalog import aliases, known_ids
 from teamwright.models.model import Model, ModelCard
 from teamwright.models.model_pool import ModelPool, require_served
 from teamwright.models.model_settings import ModelSettings
+from teamwright.models.names import aliases, known_ids
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
-from teamwright.storage.atomic_write import write_atomic
+from teamwright.storage.files import write_atomic
 from teamwright.storage.paths import make_private
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ class ServiceModels(Struct):
     pool: ModelPool = field(default_factory=ModelPool)
 
     async def open(self, name: str | None, agent: str) -> Model:
-        """Implement `ModelSource.open`."""
         if name is not None and name.startswith(SCRIPTED):
             raise UsageError("usage", "a script is given for the whole run, with --model", note="nothing was started")
         return await self.pool.open_model(name or self.default, self.env, self.settings)
@@ -72,7 +71,6 @@ class ScriptedModels(Struct):
     play: ScriptOptions
 
     async def open(self, name: str | None, agent: str) -> Model:
-        """Implement `ModelSource.open`."""
         return self.script.model(agent, self.play.given, self.play.receipts)
 
 
@@ -82,7 +80,6 @@ class SingleModel(Struct):
     model: Model
 
     async def open(self, name: str | None, agent: str) -> Model:
-        """Implement `ModelSource.open`."""
         return self.model
 
 
@@ -142,7 +139,6 @@ class SessionModels(Struct):
         return name in self.named or name in self.objects or name in (self.chosen, self.services.default)
 
     async def open(self, name: str | None, agent: str) -> Model:
-        """Implement `ModelSource.open`."""
         name = name if name is not None else self.chosen
         if name is not None and name in self.objects:
             return self.objects[name]

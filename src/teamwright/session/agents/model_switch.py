@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.prompt_prefix import store_prefix, switch_prefix
+from teamwright.agent.prompt import store_prefix, switch_prefix
 from teamwright.models.model import Failure, Model, Prefix
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.prefix_builder import prefix_for_model

@@ -10,14 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
-from teamwright.models.catalog import aliases
 from teamwright.models.model import Model, ModelCard
+from teamwright.models.names import aliases
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.session.agents.agent_factory import AgentFactory
+from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.model_sources import SessionModels, require_price, save_lead_model
 from teamwright.session.agents.model_switch import use_model
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.roster_entries import change_entry, is_written_by_lead, save_model
+from teamwright.teams.spawn import change_entry, is_written_by_lead, save_model
 from teamwright.teams.team import SessionTeam
 
 NOTHING = "nothing was changed"

@@ -16,10 +16,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentType
-from teamwright.config.team_definition import TeamDefinition, ownership_of, ownership_of_tasks
+from teamwright.config.team_file import TeamDefinition, ownership_of, ownership_of_tasks
 from teamwright.models.effort import Effort
-from teamwright.permissions.decision_context import PermissionScope
-from teamwright.permissions.path_ownership import PathOwnership
+from teamwright.permissions.decision_context import PathOwnership, PermissionScope
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import Rule, parse_rules
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict

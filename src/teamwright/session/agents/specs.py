@@ -13,20 +13,19 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.agent.agent_type import BUILT_IN, FORK_TYPE, AgentBounds, AgentType
-from teamwright.config.agent_types.definition_fields import INHERIT
-from teamwright.config.agent_types.definition_sources import FoundDefinition
-from teamwright.config.agent_types.registry import AgentTypes
+from teamwright.config.agent_type_fields import INHERIT
+from teamwright.config.agent_types import AgentTypes, FoundDefinition
 from teamwright.config.external_member_commands import OWN, ExternalCommandSettings
-from teamwright.config.team_definition import with_role
+from teamwright.config.team_file import with_role
+from teamwright.config.trust import TrustState, TrustStore
 from teamwright.config.trust_entries import agent_entry
-from teamwright.config.trust_store import TrustState, TrustStore
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.effort import Effort, describe_efforts, supported_effort, supports
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.session.session_preparation import SessionContext
+from teamwright.session.preparation import SessionContext
 from teamwright.storage.paths import Home
 from teamwright.team_records.spawn_spec import REMOTE, WORKTREE
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from teamwright.tools.shell.startup import ShellStartup
     from teamwright.tools.skill_tool import RunFork
     from teamwright.tools.tasks.caller_task_list import CallerTaskList, CompletionReview
-    from teamwright.tools.team.structured_message import PermissionAnswers, StopRequests
+    from teamwright.tools.team.send_message import PermissionAnswers, StopRequests
 
 PLAN_TOOLS = frozenset({"EnterPlanMode", "ExitPlanMode"})
 """Tools of agents that can plan, with a state for each agent."""
@@ -52,15 +52,12 @@ class CallerTaskHooks(Struct, frozen=True):
     hooking: SessionHooks
 
     def is_active(self) -> bool:
-        """Implement `TaskReview.is_active`."""
         return self.hooking.hooks.wants(TASK_CREATED)
 
     async def review_created(self, task: Task) -> str:
-        """Implement `TaskReview.review_created`."""
         return await self.hooking.after_task_created(self.caller.name, task, self.caller.team)
 
     async def review_completion(self, task: Task) -> CompletionReview:
-        """Implement `TaskReview.review_completion`."""
         return await self.hooking.before_task_completed(self.caller.name, task, self.caller.team)
 
 

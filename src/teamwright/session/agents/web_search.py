@@ -87,8 +87,7 @@ class SessionSearch(Struct):
         return _report(answer.content)
 
     async def _run_command(self, call: WebSearchInput) -> str:
-        from teamwright.processes.process_group import ProcessCommand, run_command
-        from teamwright.processes.process_output import ProcessOutput
+        from teamwright.processes.commands import ProcessCommand, ProcessOutput, run_command
 
         content = json.dumps(_plain(call), ensure_ascii=False).encode()
         command = ProcessCommand((self.shell, "-c", self.settings.command), self.cwd, self.env, input=content)

@@ -2,32 +2,47 @@
 
 An agent of this process is changed directly, any other in its own process, with the same results and errors. Depends on
 a session.
+[session/control/agent_actions]
+
+Remote actions: actions on a member in the process in which its agent lives, and the transport of their results.
+
+Both sides use one table: the session's process calls `RemoteAction.perform_at`, and the member's process runs the
+action in `perform`. The jobs that run in one process are found by owner and by name. Depends on agents.
+[session/control/remote_actions]
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Generic, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.compaction.compact import compact_now
-from teamwright.agent.compaction.compaction_state import CompactResult
+from teamwright.agent.background_jobs import Job, RunningCommand
+from teamwright.agent.compaction import compact_now
+from teamwright.agent.compaction_state import CompactResult
 from teamwright.agent.context_window import ContextView, agent_context
-from teamwright.models.model import Model
-from teamwright.protocol.budget import Budget
+from teamwright.models.model import Failure, Model
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
+from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.usage import Budget
+from teamwright.session.agents.factory import AgentFactory
+from teamwright.session.agents.model_sources import SessionModels
 from teamwright.session.agents.models import ModelChange, change_model, require_affordable
 from teamwright.session.control.live_agents import find_live_agent, remote_members
-from teamwright.session.control.remote_actions import ALLOW, COMPACT, CONTEXT, MODEL, RELOAD
-from teamwright.session.reload_config import ReloadResult
+from teamwright.session.reload_config import ConfigReloader, ReloadResult
 from teamwright.session.session import Session
+from teamwright.subagents.subagent_run import SubagentRun
 from teamwright.team_records.life_cycle import BUSY_STATES
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.roster_entries import change_entry, save_budget
+from teamwright.teams.spawn import change_entry, save_budget
+from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 
 NOTHING = "nothing was changed"
@@ -181,3 +196,217 @@ async def _reload_member(session: Session, teammate: ProcessTeammateBase) -> tup
         text = f"{teammate.name} continues unchanged: {problem.what}"
         session.team.emit(Notice(member=teammate.name, text=text, level="warning"))
         return ()
+
+
+BY_USER = "stopped by the user"
+
+
+def describe_job(task: SubagentRun | Job) -> str:
+    """Return the description of a job in a line."""
+    return f"{task.id} {task.description or (task.command if isinstance(task, Job) else task.agent_type)}"
+
+
+def list_running(agent_factory: AgentFactory, owner: str) -> list[str]:
+    """Return the running sub-agents, then the background commands, of this owner, a line each."""
+    agents, jobs = agent_factory.toolset.agents, agent_factory.toolset.jobs
+    runs = [f"{describe_job(run)}{'' if run.background else ', waited for'}" for run in agents.running_runs(owner)]
+    return [*runs, *(describe_job(job) for job in jobs.list(owner) if job.state == "running")]
+
+
+def running_command(agent_factory: AgentFactory, owner: str) -> RunningCommand | None:
+    """Return the newest command that this agent waits for; None without one, and for agents of other processes."""
+    return agent_factory.toolset.jobs.foreground_command(owner)
+
+
+def running_ids(agent_factory: AgentFactory) -> list[str]:
+    """Return the ids of all running jobs."""
+    return [
+        one.id
+        for one in (*agent_factory.toolset.agents.running_runs(), *agent_factory.toolset.jobs.list())
+        if one.state == "running"
+    ]
+
+
+def find_job(agent_factory: AgentFactory, name: str) -> SubagentRun | Job | None:
+    """Return the sub-agent of that id or name, or the command of that id, also an ended one; None for unknown names."""
+    return agent_factory.toolset.agents.find(name) or agent_factory.toolset.jobs.find(name)
+
+
+async def stop_running(agent_factory: AgentFactory, found: SubagentRun | Job) -> str:
+    """Stop a job and notify its owner. Return the result in a line."""
+    what = describe_job(found)
+    if found.state != "running" and not (isinstance(found, SubagentRun) and found.is_resuming):
+        return f"{what} does not run: it is {found.state}"
+    if isinstance(found, SubagentRun):
+        await agent_factory.toolset.agents.stop(found, BY_USER)
+    else:
+        await agent_factory.toolset.jobs.stop(found.id)
+    return f"{what} was stopped"
+
+
+def list_foreground(agent_factory: AgentFactory) -> list[str]:
+    """Return what agents wait for, sub-agents first, a line each. The first word of a line is its name."""
+    runs = [
+        f"{describe_job(run)} ({_display_name(run.owner)} waits for it)"
+        for run in agent_factory.toolset.agents.running_runs(background=False)
+    ]
+    commands = agent_factory.toolset.jobs.foreground_commands()
+    return [*runs, *(f"{one.call} {one.text} ({_display_name(one.owner)} waits for it)" for one in commands)]
+
+
+def _display_name(owner: str) -> str:
+    return LEAD_ALIAS if owner == LEAD else owner
+
+
+def move_to_background(agent_factory: AgentFactory, name: str = "", owner: str = "") -> list[str] | None:
+    """Move what is waited for to the background: the sub-agent of that name, the command of that call (`cN`), or what
+    that owner itself waits for.
+
+    Returns it as shown to people; None for an unknown name.
+    """
+    agents, jobs = agent_factory.toolset.agents, agent_factory.toolset.jobs
+    if name:
+        chosen = agents.find(name)
+        if chosen is None:
+            return jobs.move_to_background(call=name) or None
+        return [describe_job(chosen)] if agents.move_to_background(chosen) else []
+    moved = [run for run in agents.running_runs(owner, background=False) if agents.move_to_background(run)]
+    return [*map(describe_job, moved), *jobs.move_to_background(owner)]
+
+
+T = TypeVar("T")
+Arguments = Mapping[str, Any]
+
+
+class ActionContext(Struct, frozen=True):
+    """The agent of an action, and the parts of the process in which it lives."""
+
+    team: SessionTeam
+    agent_factory: AgentFactory
+    models: SessionModels
+    agent: Agent
+    reloading: Callable[[], ConfigReloader]
+
+
+class RemoteAction(Struct, Generic[T], frozen=True):
+    """One action. `perform` runs it with JSON arguments; `encode` and `decode` are for its result as JSON.
+
+    Raises TeamwrightError on both sides alike.
+    """
+
+    name: str
+    perform: Callable[[ActionContext, Arguments], Awaitable[T]]
+    encode: Callable[[T], Arguments]
+    decode: Callable[[Arguments], T]
+
+    async def perform_at(self, member: ProcessTeammateBase, **arguments: Any) -> T:
+        """Run the action in the member's process. Raises its errors, and TeamRefused when the process is
+        unreachable.
+        """
+        return self.decode(await member.perform(self.name, **arguments))
+
+
+async def _context(here: ActionContext, _arguments: Arguments) -> ContextView:
+    return agent_context(here.agent)
+
+
+async def _compact(here: ActionContext, arguments: Arguments) -> CompactResult:
+    return await compact_now(here.agent, str(arguments["keep"]))
+
+
+async def _model(here: ActionContext, arguments: Arguments) -> ModelChange:
+    return await change_model(
+        here.team, here.agent_factory, here.models, here.agent, str(arguments["model"]), str(arguments["by"])
+    )
+
+
+async def _reload(here: ActionContext, _arguments: Arguments) -> tuple[str, ...]:
+    result, _ = await here.reloading().apply([here.agent])
+    return result.members
+
+
+async def _running(here: ActionContext, _arguments: Arguments) -> tuple[str, ...]:
+    return tuple(list_running(here.agent_factory, here.agent.name))
+
+
+async def _foreground(here: ActionContext, _arguments: Arguments) -> tuple[str, ...]:
+    return tuple(list_foreground(here.agent_factory))
+
+
+async def _background(here: ActionContext, arguments: Arguments) -> tuple[str, ...] | None:
+    name = str(arguments["name"])
+    moved = move_to_background(here.agent_factory, name, "" if name else here.agent.name)
+    return None if moved is None else tuple(moved)
+
+
+async def _stop(here: ActionContext, arguments: Arguments) -> str | None:
+    found = find_job(here.agent_factory, str(arguments["name"]))
+    return None if found is None or found.state != "running" else await stop_running(here.agent_factory, found)
+
+
+async def _allow(here: ActionContext, arguments: Arguments) -> Budget:
+    holds = here.agent_factory.budget_tracker.set_budget(here.agent.name, Budget.from_json(arguments["budget"]))
+    if (teammate := here.team.find(here.agent.name)) is not None:
+        teammate.note_raised_budget()
+    return holds
+
+
+def _encode_compaction(result: CompactResult) -> Arguments:
+    failure = None if result.failure is None else {"slug": result.failure.slug, "what": result.failure.what}
+    plain = {name: getattr(result, name) for name in ("done", "before", "after", "why", "summary", "limit")}
+    return {**plain, "failure": failure, "usage": usage_to_json(result.usage)}
+
+
+def _decode_compaction(fields: Arguments) -> CompactResult:
+    failure = None if fields["failure"] is None else Failure(**fields["failure"])
+    values: dict[str, Any] = {**fields, "failure": failure, "usage": usage_from_json(fields["usage"])}
+    return CompactResult(**values)
+
+
+def _lines(fields: Arguments) -> tuple[str, ...]:
+    return tuple(fields["lines"])
+
+
+def _some_lines(fields: Arguments) -> tuple[str, ...] | None:
+    return None if fields["lines"] is None else tuple(fields["lines"])
+
+
+def _encode_lines(lines: tuple[str, ...] | None) -> Arguments:
+    return {"lines": lines}
+
+
+def _word(fields: Arguments) -> str | None:
+    return fields["what"]
+
+
+CONTEXT = RemoteAction("context", _context, to_builtins, partial(convert, type=ContextView))
+"""Return the content of the context window."""
+COMPACT = RemoteAction("compact", _compact, _encode_compaction, _decode_compaction)
+"""Compact the conversation; `keep` says what the summary must contain."""
+MODEL = RemoteAction("model", _model, to_builtins, partial(convert, type=ModelChange))
+"""Change the model to `model`, a name, from the next call on, for `by`."""
+RELOAD = RemoteAction("reload", _reload, _encode_lines, _lines)
+"""Reload the configuration of the process; return the agents that get a new prefix."""
+RUNNING = RemoteAction("running", _running, _encode_lines, _lines)
+"""Return the running sub-agents and commands, a line each."""
+BACKGROUND = RemoteAction("background", _background, _encode_lines, _some_lines)
+"""Move to the background what the member itself waits for, or what has that `name`. None: unknown name."""
+FOREGROUND = RemoteAction("foreground", _foreground, _encode_lines, _lines)
+"""Return what the member and its sub-agents wait for, a line each."""
+STOP = RemoteAction("stop", _stop, lambda what: {"what": what}, _word)
+"""Stop the sub-agent or command of that `name`. Return the result; None when no running job has the name."""
+
+ALLOW = RemoteAction(
+    "allow", _allow, lambda holds: {"budget": holds.as_json()}, lambda fields: Budget.from_json(fields["budget"])
+)
+"""Change the caps that `budget` contains; return the resulting caps."""
+
+ACTIONS: Mapping[str, RemoteAction[Any]] = {
+    act.name: act for act in (CONTEXT, COMPACT, MODEL, RELOAD, RUNNING, BACKGROUND, FOREGROUND, STOP, ALLOW)
+}
+
+
+async def perform(here: ActionContext, name: str, arguments: Arguments) -> Arguments | None:
+    """Run an action here and return its result; None for an unknown action. Raises TeamwrightError."""
+    act = ACTIONS.get(name)
+    return None if act is None else act.encode(await act.perform(here, arguments))

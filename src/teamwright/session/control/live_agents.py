@@ -9,8 +9,7 @@ from collections.abc import Iterable
 
 from teamwright.agent.agent import Agent
 from teamwright.protocol.errors import TeamRefused, UnknownMember
-from teamwright.protocol.ids import LEAD
-from teamwright.protocol.unknown_names import did_you_mean, unknown_member
+from teamwright.protocol.ids import LEAD, did_you_mean, unknown_member
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.lead_agent import Lead
 from teamwright.teams.local_teammate import LocalTeammate

@@ -2,6 +2,12 @@
 
 A facade over `teams` for user interfaces with a session. Each action is stored in the files before it returns. Depends
 on sessions and teams.
+[session/control/person_actions]
+
+Notes of the person in the instruction files of a session: `#` at a terminal.
+
+The note is stored for later sessions, and the lead reads it with its next prompt. Depends on sessions and `config`.
+[session/control/person_notes]
 """
 
 from __future__ import annotations
@@ -13,15 +19,15 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from teamwright.config.instruction_notes import NoteFile, append_note, note_files
 from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.protocol.messages import Block
 from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Usage
-from teamwright.session.control.live_agents import find_member, find_teammate, remote_members, require_members
-from teamwright.session.control.remote_actions import (
+from teamwright.session.control.agent_actions import (
     BACKGROUND,
     FOREGROUND,
     RUNNING,
@@ -31,16 +37,17 @@ from teamwright.session.control.remote_actions import (
     running_ids,
     stop_running,
 )
-from teamwright.session.control.remote_actions import list_foreground as foreground_here
-from teamwright.session.control.remote_actions import move_to_background as here_to_background
-from teamwright.session.prompt_input import read_prompt
+from teamwright.session.control.agent_actions import list_foreground as foreground_here
+from teamwright.session.control.agent_actions import move_to_background as here_to_background
+from teamwright.session.control.live_agents import find_member, find_teammate, remote_members, require_members
+from teamwright.session.options import read_prompt
 from teamwright.session.result import TaskResult
 from teamwright.session.session import Session
 from teamwright.team_records.life_cycle import USER_CAUSE
-from teamwright.team_records.member_status import MemberStatus
+from teamwright.team_records.team_status import MemberStatus
 from teamwright.teams.backend import HidingBackend
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.mailbox.outgoing import Sent, send_text
+from teamwright.teams.outgoing_mail import Sent, send_text
 from teamwright.teams.shutdown import delete_team, kill, refuse_with_open_tasks
 from teamwright.teams.teammate import Teammate
 
@@ -272,3 +279,15 @@ async def allow_directory(session: Session, directory: Path) -> None:
     update = PermissionUpdate("addDirectories", directories=(str(directory),))
     answer = PermissionAnswer(True, "terminal", updates=(update,))
     await session.agent_factory.keep_grant(LEAD, session.agent_factory.policy, answer)
+
+
+def note_choices(session: Session) -> tuple[NoteFile, ...]:
+    """Return the instruction files that can store a note, one for each scope."""
+    context = session.reloading.context
+    return note_files(context.home, context.trust.root, compat=context.settings.compat)
+
+
+def store_note(session: Session, file: NoteFile, note: str) -> None:
+    """Store the note in the file, and give it to the lead with its next prompt. Raises TeamRefused, StorageError."""
+    append_note(file, note)
+    session.lead.add_note(f"The user added a note to {file.path}, which each session reads: {note}")

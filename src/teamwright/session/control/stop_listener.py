@@ -18,9 +18,9 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.time_limit import time_limit
-from teamwright.requests.request_store import RequestStore
-from teamwright.requests.stop_request import (
+from teamwright.requests.request_store import (
     LeadProcess,
+    RequestStore,
     StopRequest,
     acknowledge,
     open_stops,

@@ -25,13 +25,13 @@ from teamwright.permissions.verdict import Mode
 from teamwright.processes.program_environment import find_program, outside_first, own_variables
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import did_you_mean
 from teamwright.protocol.member_flags import MemberFlags, to_argv
-from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.session.session_preparation import SessionContext
+from teamwright.protocol.members import RosterMember
+from teamwright.session.preparation import SessionContext
 from teamwright.session.wiring.launcher import make_launch, member_flags
-from teamwright.team_records.incarnation import Incarnation
 from teamwright.team_records.spawn_spec import SpawnSpec
+from teamwright.team_records.team_state import Incarnation
 from teamwright.teams.backend import Backend, Location
 from teamwright.teams.external_plans import mode_for_external
 from teamwright.teams.team import SessionTeam
@@ -54,7 +54,6 @@ class ExternalPrograms(Struct):
     hidden: tuple[str, ...]
 
     async def choose_backend(self, spec: SpawnSpec) -> tuple[str, Backend]:
-        """Implement `ExternalCommands.choose_backend`."""
         command = self._command(spec.command)
         self._require_holdable(spec)
         env = self._environment(command)
@@ -63,11 +62,9 @@ class ExternalPrograms(Struct):
         return await self._place(command, spec.backend)
 
     async def backend_for(self, location: Location) -> Backend | None:
-        """Implement `ExternalCommands.backend_for`."""
         return await self.places.backend_for(location)
 
     def build_start(self, member: RosterMember, incarnation: Incarnation) -> ExternalStart:
-        """Implement `ExternalCommands.build_start`."""
         command = self._command(incarnation.command)
         env = self._environment(command)
         mode = mode_for_external(self.team.lead_policy, Mode(incarnation.mode) if incarnation.mode else None)

@@ -27,7 +27,7 @@ from teamwright.subagents.run import CallRef
 from teamwright.team_records.spawn_spec import SpawnSpec
 
 if TYPE_CHECKING:
-    from teamwright.session.agents.agent_factory import AgentFactory
+    from teamwright.session.agents.factory import AgentFactory
     from teamwright.session.agents.policies import Inheritance
 
 MAX_ANSWER_TOKENS = 4_096

@@ -28,15 +28,15 @@ from teamwright.permissions.verdict import Approver
 from teamwright.processes.process_records import ProcessRecords
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
+from teamwright.session.preparation import SessionContext
 from teamwright.session.session_hooks import SessionHooks
-from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.event_log import EventLog
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, BashSettings, remove_variables
 from teamwright.tools.shell.startup import plain_shell
 
 if TYPE_CHECKING:
     from teamwright.sandbox.sandbox import CommandConfinement
-    from teamwright.session.agents.agent_factory import AgentFactory
+    from teamwright.session.agents.factory import AgentFactory
 
 
 FindFactory: TypeAlias = Callable[[], "AgentFactory"]

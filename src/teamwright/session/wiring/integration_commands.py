@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 
 from teamwright.agent.permission_gate import PermissionGate
-from teamwright.config.permission_policy import make_policy, private_paths
+from teamwright.config.settings.merge import make_policy, private_paths
 from teamwright.config.settings.settings import Settings
 from teamwright.config.settings_runs import programs_outside
-from teamwright.config.trust_store import TrustState
+from teamwright.config.trust import TrustState
 from teamwright.permissions.verdict import Approver
 from teamwright.sandbox.command_policy import SandboxPaths
 from teamwright.sandbox.policy import SandboxSettings
@@ -24,7 +24,7 @@ from teamwright.storage.paths import Home
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 from teamwright.tools.shell.command_guards import QUARANTINE
 from teamwright.tools.shell.startup import plain_shell
-from teamwright.worktrees.setup_command import SetupCommand
+from teamwright.worktrees.worktree_creation import SetupCommand
 
 _MEMBER = "integrate"
 """The name in questions about hosts, where a session has its lead."""

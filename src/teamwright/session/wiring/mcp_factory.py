@@ -15,7 +15,7 @@ from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_serve
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.session.mcp_servers import SessionMcpServers
-from teamwright.session.session_preparation import SessionContext
+from teamwright.session.preparation import SessionContext
 from teamwright.storage.event_log import EventLog
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, BashSettings, remove_variables
 

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from teamwright import __version__
 from teamwright.config.plugins import DATA, plugin_variables
 from teamwright.mcp.listing_store import ListingStore
-from teamwright.mcp.login_store import LoginStore
+from teamwright.mcp.oauth import LoginStore
+from teamwright.mcp.server import ServerContext, ServerTimeouts
 from teamwright.mcp.server_config import ServerConfig
-from teamwright.mcp.server_context import ServerContext, ServerTimeouts
 from teamwright.mcp.servers import McpServerPool
 from teamwright.mcp.stdio_transport import ServerEnvironment
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.sandbox.policy import narrow
 from teamwright.session.agents.toolset import Toolset
+from teamwright.session.mcp_requests import SamplingTerms, ServerRequests
 from teamwright.session.mcp_servers import SessionMcpServers
-from teamwright.session.server_requests import SamplingTerms, ServerRequests
-from teamwright.session.session_preparation import SessionContext
+from teamwright.session.preparation import SessionContext
 from teamwright.session.wiring.work_confinement import confine_work, lead_gate
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.paths import make_private
@@ -32,7 +32,7 @@ from teamwright.tools.shell.command_guards import QUARANTINE
 
 if TYPE_CHECKING:
     from teamwright.sandbox.sandbox import CommandConfinement
-    from teamwright.session.agents.agent_factory import AgentFactory
+    from teamwright.session.agents.factory import AgentFactory
 
 LOGS = "mcp"
 """Name of the directory in a session's directory with the stderr output of servers."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from teamwright.backends.session_backends import BackendChoice
     from teamwright.external.external_launcher import CombinedLauncher
     from teamwright.permissions.rules import Rule
-    from teamwright.session.agents.agent_factory import AgentFactory
-    from teamwright.session.session_preparation import SessionContext
+    from teamwright.session.agents.factory import AgentFactory
+    from teamwright.session.preparation import SessionContext
     from teamwright.storage.event_log import EventLog
     from teamwright.storage.file_watcher import Watcher
     from teamwright.teams.backend import Backend
@@ -64,8 +64,7 @@ class MemberProcesses(Struct):
         from teamwright.sandbox.policy import narrow
         from teamwright.session.spawn_file import VARIABLE
         from teamwright.session.wiring.backends import ExternalPrograms
-        from teamwright.session.wiring.launcher import MemberLauncher
-        from teamwright.session.wiring.lead_services import LeadServices
+        from teamwright.session.wiring.launcher import LeadServices, MemberLauncher
 
         context, agent_factory, log, policy = self.context, self.agent_factory, self.log, self.agent_factory.policy
         # A member on another machine has other settings: it receives every rule.

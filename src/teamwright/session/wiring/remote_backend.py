@@ -17,19 +17,20 @@ from msgspec.structs import replace
 
 from teamwright import __version__
 from teamwright.database.connection import Database
-from teamwright.database.ipc_tunnel import WireTunnel
+from teamwright.database.exchange import WireTunnel
 from teamwright.database.session_connection import SessionConnection
-from teamwright.database.start_orders import (
+from teamwright.database.workers import (
     WORKER_LOST,
     OrderState,
     OrderStatus,
     StartOrder,
     StartOrders,
+    WorkerStatus,
+    list_workers,
     misfits,
     order_topic,
 )
-from teamwright.database.workers import WorkerStatus, list_workers
-from teamwright.models.model_names import KEY_VARIABLES, OTHER_KEYS
+from teamwright.models.names import KEY_VARIABLES, OTHER_KEYS
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.time_limit import time_limit
 from teamwright.session.agents.model_sources import SCRIPTED

@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import suppress
 
-from teamwright.config.permission_policy import private_paths
+from teamwright.config.settings.merge import private_paths
 from teamwright.config.settings_runs import find_further_programs, programs_outside
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import Emit, Notice
@@ -14,9 +14,9 @@ from teamwright.protocol.ids import LEAD
 from teamwright.sandbox.command_policy import SandboxPaths
 from teamwright.sandbox.policy import is_inside
 from teamwright.sandbox.sandbox import Sandbox
-from teamwright.session.session_preparation import SessionContext
+from teamwright.session.preparation import SessionContext
 from teamwright.session.wiring.shell_startup import snapshot_file
-from teamwright.storage.atomic_write import write_atomic
+from teamwright.storage.files import write_atomic
 from teamwright.storage.paths import Home
 
 WARNING_FILE = "sandbox-warning"

@@ -1,37 +1,79 @@
 """The team of a process of a session: its stores, the checks of tasks, and the work of members in worktrees.
 
 The session's own process and its member processes create it alike. Depends on the agent factory and the settings.
+[session/wiring/team_factory]
+
+The connection of a session's budget tracker to the log, the tasks, and members whose caps were raised.
+
+Depends on the log, the team and the budget tracker.
+[session/wiring/budget_wiring]
+
+Task checks: the commands that are allowed, and their execution with limits of time and output, under no lock.
+
+A check runs as a process group in the owner's directory. Only allowed commands run: by the agent that set the check, by
+the user for all tasks, or by the rules of the member that completes the task. Allowed commands are in a file, for a
+resume and for all processes of the session; other commands in a task's file are not trusted. Depends on teams and
+processes. Format: docs/reference/formats/tasks.md.
+[session/wiring/task_checks]
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 import sys
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.protocol.review import Reviewer
+from teamwright.agent.activity_monitor import NOTIFY_AFTER_S
+from teamwright.agent.permission_gate import PermissionGate
+from teamwright.budgets.budget_tracker import BudgetTracker
+from teamwright.budgets.usage_totals import UsageTotals, usage_events
+from teamwright.config.settings.settings import CheckSettings
+from teamwright.permissions.verdict import Access, Approver, Mode, Verdict, stricter
+from teamwright.processes.process_records import ProcessPurpose
+from teamwright.processes.program_environment import proven_variables
+from teamwright.protocol.events import Emit, Progress, TaskInfo, TeamEvent
+from teamwright.protocol.ids import LEAD
 from teamwright.protocol.secret_texts import find_secrets
-from teamwright.session.agents.agent_factory import AgentFactory
-from teamwright.session.platform_check import mask_secrets
-from teamwright.session.session_preparation import SessionContext
-from teamwright.session.wiring.member_worktrees import TeamWorktrees
-from teamwright.session.wiring.task_checks import AllowedCommands, FindTeammate, TaskChecks
-from teamwright.storage.event_log import EventLog
-from teamwright.storage.event_log_reader import log_path
+from teamwright.protocol.task import Reviewer
+from teamwright.session.agents.factory import AgentFactory
+from teamwright.session.preparation import SessionContext, mask_secrets
+from teamwright.session.wiring.work_confinement import confine_line
+from teamwright.session.wiring.worktrees import TeamWorktrees
+from teamwright.storage.event_log import EventLog, log_path
 from teamwright.storage.file_lease import lease_path
+from teamwright.storage.files import write_atomic
+from teamwright.storage.locks import hold_exclusive
 from teamwright.subagents.registry import Subagents
+from teamwright.tasks.completion_conditions import TaskCheckResult
 from teamwright.team_records.home_stores import HomeStores
 from teamwright.team_records.team_status import TeamStatus
 from teamwright.teams.external_members import ExternalParticipants
-from teamwright.teams.team import SessionTeam
+from teamwright.teams.team import SessionTeam, TeamSettings
 from teamwright.teams.team_ports import TeamPorts
-from teamwright.teams.team_settings import TeamSettings
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
+from teamwright.tools.shell.shell_choice import is_proven
+from teamwright.tools.shell.startup import plain_shell
 
 if TYPE_CHECKING:
-    from teamwright.session.wiring.remote_commits import RemoteCommits
+    from collections.abc import Generator
+
+    from teamwright.agent.background_jobs import BackgroundJobs
+    from teamwright.permissions.permission_decision import Policy
+    from teamwright.protocol.task import Task
+    from teamwright.sandbox.policy import SandboxSettings
+    from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
+    from teamwright.session.wiring.worktree_factory import RemoteCommits
+    from teamwright.teams.local_teammate import LocalTeammate
+
 
 ALLOWED_CHECKS = "checks.json"
 """The file in the session's directory with the commands that were allowed as checks."""
@@ -132,3 +174,251 @@ def make_team(
         subagents=toolset.agents,
     )
     return team
+
+
+def totals_until(path: Path, last: int) -> UsageTotals:
+    """Return the totals of a log up to that event. Called once, and only for caps of an earlier incarnation."""
+    return UsageTotals.from_events(usage_events(path, last))
+
+
+def connect_budget(budget_tracker: BudgetTracker, team: SessionTeam, log: EventLog) -> None:
+    """Connect the budget tracker to the log, and wake members whose caps were raised."""
+    log.subscribe(lambda _number, event: track_event(budget_tracker, team, event), live=False)
+
+
+def track_event(budget_tracker: BudgetTracker, team: SessionTeam, event: TeamEvent) -> None:
+    """Update the budget tracker from an event, and wake the member whose caps it raised."""
+    if owner := budget_tracker.add_event(event):
+        note_raised_budget(team, owner)
+
+
+def note_raised_budget(team: SessionTeam, name: str) -> None:
+    """Let a member that paused at a cap continue."""
+    teammate = team.find(name)
+    if teammate is not None:
+        teammate.note_raised_budget()
+
+
+async def take_tasks(budget_tracker: BudgetTracker, team: SessionTeam) -> None:
+    """Load the owners and caps of tasks from disk at a resume. Raises StorageError."""
+    budget_tracker.take_tasks(
+        TaskInfo(id=task.id, subject=task.subject, status=str(task.status), owner=task.owner, budget=task.budget)
+        for task in await team.tasks.all()
+    )
+
+
+VERSION = 1
+MOST = 1000
+"""Maximum number of stored commands; the oldest are dropped, and are allowed again when they are set again."""
+
+
+class AllowedCommands:
+    """The allowed commands in a session's file, which is read again after a change and written at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._commands: dict[str, str] = {}
+        self._seen: tuple[int, int, int] | None = None
+
+    def decision_directory(self, command: str) -> Path | None:
+        """Return the directory of the last decision on the command; None: it was never allowed."""
+        found = self._known().get(command)
+        return None if found is None else Path(found)
+
+    def add(self, command: str, seen_from: Path) -> None:
+        """Allow a command, with the directory of the decision. Raises StorageError; then it is not allowed."""
+        if self._known().get(command) == str(seen_from):
+            return
+        with hold_exclusive(self._path.with_suffix(".lock"), self._path):
+            others = {one: place for one, place in self._known().items() if one != command}
+            more = dict(list({**others, command: str(seen_from)}.items())[-MOST:])
+            body = {"v": VERSION, "allowed": list(more), "seen_from": list(more.values())}
+            write_atomic(self._path, json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogateescape"))
+
+    def _known(self) -> dict[str, str]:
+        try:
+            stat = os.stat(self._path)
+        except OSError:
+            return {}
+        if self._seen != (now := (stat.st_ino, stat.st_mtime_ns, stat.st_size)):
+            self._commands, self._seen = self._read(), now
+        return self._commands
+
+    def _read(self) -> dict[str, str]:
+        """Return the content of the file; an unreadable file allows nothing."""
+        try:
+            found = cast("dict[str, Any]", json.loads(self._path.read_bytes().decode("utf-8", "surrogateescape")))
+            commands, places = cast("list[Any]", found["allowed"]), cast("list[Any]", found["seen_from"])
+            pairs = list(zip(commands, places, strict=True)) if found["v"] == VERSION else []
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+        return {one: place for one, place in pairs if isinstance(one, str) and isinstance(place, str)}
+
+
+OUTPUT_CHARS = 4_000
+"""Maximum characters of a check's output in the result, from its end."""
+
+COMMAND_CHARS = 120
+"""Maximum characters of a check in a refusal."""
+
+
+FindTeammate: TypeAlias = "Callable[[str], LocalTeammate | None]"
+"""Returns the live member of that name, if it runs in this process."""
+
+
+class TaskChecks(Struct):
+    """The checks of one session (port of `tasks`). `environment` is that of agents' commands.
+
+    `find` returns a live member of this process, `cwd` is the session's directory. `policy` is the lead's, for agents
+    without their own; `mask` masks secrets in commands. `sandbox` returns the session's;
+    `scratch` is its directory for outputs. `approver` is asked about hosts. `lead_bounds` are the bounds of the lead's
+    commands in the sandbox.
+    """
+
+    find: FindTeammate
+    cwd: Path
+    settings: CheckSettings
+    allowed: AllowedCommands
+    policy: Policy
+    environment: Callable[[], Mapping[str, str]]
+    jobs: BackgroundJobs
+    emit: Emit
+    mask: Callable[[str], str]
+    scratch: Path
+    sandbox: Callable[[], Sandbox | None]
+    approver: Approver
+    lead_bounds: Callable[[], SandboxSettings]
+
+    @property
+    def search_path(self) -> str:
+        return self.environment().get("PATH", "")
+
+    def commands(self, task: Task) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one for one in (task.check, self.settings.command) if one))
+
+    def allow(self, command: str, seen_from: Path | None) -> None:
+        self.allowed.add(command, seen_from or self.cwd)
+
+    async def run(self, task: Task, commands: tuple[str, ...], by: str) -> TaskCheckResult:
+        cwd = self._cwd(task, by)
+        if not all(self._may(command, cwd, by) for command in commands):
+            return TaskCheckResult(passed=False, was_run=False)
+        for command in commands:
+            with self._notify_slow(task, by, command):
+                checked = await self._one(command, cwd, by, self._roots(task, by))
+            if not checked.passed:
+                return checked
+        return TaskCheckResult(passed=True)
+
+    def _may(self, command: str, cwd: Path, by: str) -> bool:
+        """Return True when the command is allowed. A mode that allows every call does not allow another program's
+        check.
+
+        A command that was allowed in one directory may reach further from another. Its verdict there must
+        not be stricter.
+        """
+        seen_from = self.allowed.decision_directory(command)
+        if command == self.settings.command or seen_from == cwd:
+            return True
+        policy, path = self._policy(by), self.search_path
+        now = policy.decide("Bash", Access(command=command, cwd=cwd, search_path=path)).verdict
+        if seen_from is not None:
+            then = policy.decide("Bash", Access(command=command, cwd=seen_from, search_path=path)).verdict
+            return stricter(then, now) is then
+        return now is Verdict.ALLOW and policy.display_mode is not Mode.BYPASS
+
+    def _policy(self, by: str) -> Policy:
+        """Return the policy of the completing agent; the lead's for one without its own."""
+        teammate = self.find(by)
+        return (teammate.agent.policy if teammate is not None else None) or self.policy
+
+    async def _confine(self, command: str, cwd: Path, by: str, roots: Sequence[Path]) -> CommandConfinement | None:
+        """Return the confinement of a check in the policy *work*; None without a sandbox.
+
+        It is no wider than that of the completing agent's own commands; the lead's for one without its own.
+        """
+        if (session := self.sandbox()) is None:
+            return None
+        teammate = self.find(by)
+        bounds = self.lead_bounds() if teammate is None else teammate.agent.toolbox.workplace.sandbox
+        gate = PermissionGate(by, lambda: self._policy(by), self.approver)
+        return await confine_line(session.narrowed(bounds), gate, command, roots, command, cwd)
+
+    async def _one(self, command: str, cwd: Path, by: str, roots: Sequence[Path]) -> TaskCheckResult:
+        from teamwright.processes.commands import ProcessCommand, ProcessOutput, run_command
+
+        output = ProcessOutput(OUTPUT_CHARS * 2)
+        purpose = ProcessPurpose(by, "check")
+        environment = {**self.environment(), "PWD": str(cwd)}
+        if is_proven(command, cwd):  # nothing else allowed it, so that it runs as such a line of an agent does
+            environment = proven_variables(environment)
+        timeout_s = self.settings.timeout_s
+        await self.jobs.wait_for_orphan_cleanup()  # no check runs beside processes that an earlier process left
+        try:
+            confinement = await self._confine(command, cwd, by, roots)
+            guard = confinement.guard() if confinement is not None else None
+            process_command = ProcessCommand(
+                (plain_shell(), "-c", command), cwd, environment, self.jobs.records, purpose, confinement=confinement
+            )
+            outcome = await run_command(process_command, output, timeout_s=timeout_s, grace_s=self.settings.grace_s)
+        except OSError as problem:
+            return TaskCheckResult(
+                passed=False, reason=f"its check could not be started ({problem.strerror}): {_begin(command)}"
+            )
+        refused = ""
+        if confinement is not None and guard is not None:
+            from teamwright.tools.shell.command_confinement import find_refusals
+
+            _, refused = find_refusals(confinement, guard, outcome.output, cwd, self.scratch, outcome.exit_code)
+        if outcome.exit_code == 0 and not outcome.timed_out:
+            return TaskCheckResult(passed=True)
+        how = f"took longer than {timeout_s:g} s" if outcome.timed_out else _ended(outcome.exit_code)
+        note = f"\n{refused}" if refused else ""
+        text = f"{_tail(outcome.output)}{note}"
+        return TaskCheckResult(passed=False, reason=f"its check {how}: {_begin(command)}", output=text)
+
+    def _roots(self, task: Task, by: str) -> Sequence[Path]:
+        """Return the directories of the owner, else of the completing agent, else of the session."""
+        for name in (task.owner or "", by):
+            if name and (teammate := self.find(name)) is not None:
+                return teammate.agent.toolbox.workplace.directories()
+        return self.policy.directories
+
+    def _cwd(self, task: Task, by: str) -> Path:
+        """Return the working directory of the owner, else of the completing agent, else of the session."""
+        for name in (task.owner or "", by):
+            teammate = self.find(name) if name else None
+            if teammate is not None and (cwd := teammate.agent.toolbox.workplace.cwd).is_dir():
+                return cwd
+        return self.cwd
+
+    @contextmanager
+    def _notify_slow(self, task: Task, by: str, command: str) -> Generator[None]:
+        """Emit an event for a long check, so that it is visible in the team's status."""
+        teammate = self.find(by)
+        member = teammate.name if teammate is not None else LEAD
+        since = round(time.time(), 3)
+        what = f"check of #{task.id}: {self.mask(command)[:200]}"
+
+        def tell() -> None:
+            self.emit(Progress(member=member, doing="tool", what=what, since=since))
+
+        timer = asyncio.get_running_loop().call_later(NOTIFY_AFTER_S, tell)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+def _ended(code: int) -> str:
+    return f"failed (exit code {code})" if code >= 0 else f"was ended by signal {-code}"
+
+
+def _begin(command: str) -> str:
+    line = " ".join(command.split())
+    return line if len(line) <= COMMAND_CHARS else line[:COMMAND_CHARS] + "…"
+
+
+def _tail(text: str) -> str:
+    text = text.strip("\n")
+    return text if len(text) <= OUTPUT_CHARS else "…" + text[-OUTPUT_CHARS:]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from teamwright.permissions.excluded_paths import Segments
     from teamwright.sandbox.command_policy import ConfinementRequest
     from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
-    from teamwright.session.agents.agent_parts import AgentParts
+    from teamwright.session.agents.parts import AgentParts
 
 
 def confine_work(
@@ -60,7 +60,7 @@ async def confine_line(
 def _confine(
     sandbox: Sandbox, gate: PermissionGate, program: str, request: ConfinementRequest
 ) -> CommandConfinement | None:
-    from teamwright.tools.shell.denied_files import denied_paths
+    from teamwright.tools.shell.command_confinement import denied_paths
 
     excluded = gate.excluded_paths("Read", Path(os.sep))
     excluded = replace(excluded, patterns=(*excluded.patterns, *_patterns_in_worktrees(gate, request.directories)))

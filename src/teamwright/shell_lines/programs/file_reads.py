@@ -13,15 +13,13 @@ from msgspec import Struct
 
 from teamwright.sandbox.guarded_files import MISE_FILES
 from teamwright.shell_lines.command_words import word_set
-from teamwright.shell_lines.programs.awk_program import only_computes
-from teamwright.shell_lines.programs.find_expression import parse_find
+from teamwright.shell_lines.programs.languages import only_computes, only_prints, parse_find
 from teamwright.shell_lines.programs.options import (
     OptionGrammar,
     parse_arguments,
     parse_grammar,
     program_grammar,
 )
-from teamwright.shell_lines.programs.sed_script import only_prints
 
 
 class FilesRead(Struct, frozen=True):

@@ -10,8 +10,14 @@ from pydantic import Field
 
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.tool_input import ToolInput
-from teamwright.tools.files.file_change import FileChangeTool, NewContent
-from teamwright.tools.files.file_text import FileText, decode, is_binary, replace_surrogates
+from teamwright.tools.files.file_change import (
+    FileChangeTool,
+    FileText,
+    NewContent,
+    decode,
+    is_binary,
+    replace_surrogates,
+)
 
 _LINE_NUMBER = re.compile(r"^ *\d+\t")
 _MAX_SEARCHED_LINES = 20_000

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.timestamps import iso_time
-from teamwright.storage.atomic_write import storage_error, write_new
+from teamwright.protocol.ids import iso_time
+from teamwright.storage.files import storage_error, write_new
 from teamwright.storage.paths import make_private
 
 if TYPE_CHECKING:

@@ -2,25 +2,44 @@
 
 Write, Edit and NotebookEdit provide only the new content. Depends on the record of seen files and the edit journal;
 locking and replacing a file is in `replace_file`.
+[tools/files/file_change]
+
+Replacing a user's file: locked between our processes and replaced whole. Every change of a file uses it.
+
+The rename is atomic and keeps mode, owner and the followed link; a reader sees the old file or the new.
+[tools/files/replace_file]
+
+Conversion of a text file's bytes to text and back, with everything that the text does not show.
+
+Byte order mark, UTF-16, Windows line ends and bytes that are not UTF-8 are kept by a change elsewhere in the file.
+Opens no file.
+[tools/files/file_text]
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
+import contextlib
+import errno
+import fcntl
 import os
-from collections.abc import Callable, Coroutine
+import re
+import secrets
+import stat
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.agent.tool import Input, Tool, ToolContext, ToolResult, Workplace
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.files.edit_journal_writer import digest, load_content, record_edit
-from teamwright.tools.files.file_text import count_changes, decode, is_binary, replace_surrogates, unified_diff
-from teamwright.tools.files.replace_file import MAX_BYTES, lock_file, open_regular, read_all, write_file
 
 
 def preview_change(path: Path, make: MakeContent) -> str:
@@ -97,7 +116,6 @@ class FileChangeTool(Tool[Input]):
         return lambda: take_over_change(ctx, path, before)
 
     async def run(self, call: Input, ctx: ToolContext) -> ToolResult:
-        """Change the file."""
         path = ctx.resolve(self.target_path(call))
         return self.refusal(path) or await change_file(ctx, path, lambda before: self.new_content(path, call, before))
 
@@ -262,3 +280,225 @@ def _change_result(path: Path, real: Path, before: bytes | None, content: NewCon
         brief=brief,
         facts={"path": str(real), "diff": diff, "added": added, "removed": removed},
     )
+
+
+MAX_BYTES = 64 * 1024 * 1024
+"""The largest file that is read or changed whole, in bytes."""
+
+LOCK_TIMEOUT_S = 2.0
+"""Seconds to wait for another program's lock on a file."""
+
+_NO_RENAME_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EXDEV})
+
+
+def open_regular(path: Path) -> int:
+    """Return a descriptor for reading. Raises OSError; a pipe or a device never blocks and is refused as EINVAL."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return fd
+
+
+def read_all(fd: int) -> bytes:
+    """Return the whole content from the beginning."""
+    size = os.fstat(fd).st_size
+    pieces: list[bytes] = []
+    at = 0
+    while piece := os.pread(fd, max(65_536, size - at + 1), at):
+        pieces.append(piece)
+        at += len(piece)
+    return b"".join(pieces)
+
+
+@asynccontextmanager
+async def lock_file(real: Path) -> AsyncGenerator[int | None]:
+    """Open the file and lock it against other processes of this program; None when it does not exist.
+
+    Raises OSError.
+    """
+    deadline = asyncio.get_running_loop().time() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            fd = open_regular(real)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            if _try_lock(fd) and _is_same_file(fd, real):
+                yield fd
+                return
+        finally:
+            os.close(fd)
+        if asyncio.get_running_loop().time() > deadline:
+            raise OSError(errno.EAGAIN, "another program has locked it")
+        await asyncio.sleep(0.005)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: only the check for newer content remains
+        return True
+    return True
+
+
+def _is_same_file(fd: int, real: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.fstat(fd), os.stat(real))
+    return False
+
+
+def write_file(real: Path, content: bytes, fd: int | None) -> None:
+    """Write the content: by rename, or as a new file only if there still is none.
+
+    `fd` is the result of `lock_file`. Raises FileExistsError when a file has appeared, OSError when the write fails.
+    """
+    if fd is None:
+        real.parent.mkdir(parents=True, exist_ok=True)
+    elif not os.access(real, os.W_OK):
+        raise PermissionError(errno.EACCES, "it is read-only")
+    tmp = real.with_name(f".{real.name[:100]}.{secrets.token_hex(4)}.tmp")
+    try:
+        _write_temporary(tmp, content, fd)
+        if fd is not None:
+            os.replace(tmp, real)
+            return
+        os.link(tmp, real)
+    except OSError as problem:
+        if problem.errno not in _NO_RENAME_ERRORS:
+            raise
+        # The directory takes no new names, or the file is a mount point. The edit journal has the former content
+        # already.
+        _write_in_place(real, content, new=fd is None)
+    finally:
+        with contextlib.suppress(OSError):
+            tmp.unlink(missing_ok=True)
+
+
+def _write_temporary(tmp: Path, content: bytes, fd: int | None) -> None:
+    # A new file gets its mode from the umask; a replacement is private until it has the old mode.
+    descriptor = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if fd is None else 0o600)
+    try:
+        with open(descriptor, "wb", buffering=0, closefd=False) as file:
+            left = memoryview(content)
+            while left:
+                left = left[file.write(left) :]
+        if fd is not None:
+            old = os.fstat(fd)
+            with contextlib.suppress(OSError):
+                os.fchown(descriptor, old.st_uid, old.st_gid)
+            os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+    finally:
+        os.close(descriptor)
+
+
+def _write_in_place(real: Path, content: bytes, *, new: bool) -> None:
+    with open(real, "xb" if new else "r+b") as file:
+        if not new and os.fstat(file.fileno()).st_nlink > 1:
+            raise OSError(errno.EMLINK, "it has another name (a hard link), and its directory takes no new file")
+        file.write(content)
+        file.truncate()
+
+
+_BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_PROBE = 8192
+_CONTEXT = 3
+_DIFFABLE_LINES = 5_000
+_HUNK = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
+
+
+class FileText(Struct, frozen=True):
+    """A text with its encoding. With `crlf` every line ended in CR LF and `text` has plain line feeds."""
+
+    text: str
+    encoding: str = "utf-8"
+    mark: bytes = b""
+    crlf: bool = False
+
+    def encode(self) -> bytes:
+        """Return the bytes. Raises UnicodeEncodeError for text that the encoding cannot represent."""
+        text = self.text.replace("\n", "\r\n") if self.crlf else self.text
+        return self.mark + text.encode(self.encoding, "surrogateescape")
+
+    def with_text(self, text: str) -> FileText:
+        """Return another text with the same encoding: with `crlf` both kinds of line ends in it become CR LF."""
+        return replace(self, text=text.replace("\r\n", "\n") if self.crlf else text)
+
+
+def decode(content: bytes) -> FileText:
+    """Decode the bytes. Bytes that are not UTF-8 become lone surrogates, which `encode` turns back."""
+    mark, encoding = next(((m, e) for m, e in _BYTE_ORDER_MARKS if content.startswith(m)), (b"", "utf-8"))
+    text = content[len(mark) :].decode(encoding, "surrogateescape" if encoding == "utf-8" else "replace")
+    crlf = "\r\n" in text and text.count("\r\n") == text.count("\n")
+    return FileText(text.replace("\r\n", "\n") if crlf else text, encoding, mark, crlf)
+
+
+def is_binary(content: bytes) -> bool:
+    """Return True for bytes that are not text: a NUL near the beginning, or a UTF-16 mark before other data."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "\ufffd" in decode(content).text
+    return b"\0" in content[:_PROBE]
+
+
+def replace_surrogates(text: str) -> str:
+    """Return the text for a model or a screen: lone surrogates become the replacement character."""
+    return text.encode("utf-8", "replace").decode() if _has_surrogates(text) else text
+
+
+def unified_diff(name: str, before: str, after: str) -> str:
+    """Return a unified diff, empty for equal texts.
+
+    Equal ends are not compared, so a small change in a large file is cheap; two texts with thousands of different lines
+    are given as counts.
+    """
+    old, new = _lines(before), _lines(after)
+    start = _common_length(old, new)
+    end = _common_length(old[start:][::-1], new[start:][::-1])
+    first, last = max(0, start - _CONTEXT), max(0, end - _CONTEXT)
+    old_part, new_part = old[first : len(old) - last], new[first : len(new) - last]
+    heads = f"--- a/{name}\n+++ b/{name}\n"
+    if len(old_part) + len(new_part) > _DIFFABLE_LINES:
+        return f"{heads}@@ {len(old_part)} lines replaced by {len(new_part)} from line {first + 1} on @@\n"
+    import difflib
+
+    lines = list(difflib.unified_diff(old_part, new_part, n=_CONTEXT))[2:]
+    return heads + "".join(_diff_line(line, first) for line in lines) if lines else ""
+
+
+def count_changes(diff: str) -> tuple[int, int]:
+    """Return the numbers of added and removed lines in a unified diff."""
+    lines = diff.split("\n")[2:]
+    return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    lines = [f"{line}\n" for line in text.split("\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
+
+
+def _has_surrogates(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _common_length(first: Sequence[str], second: Sequence[str]) -> int:
+    count = 0
+    for left, right in zip(first, second, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count
+
+
+def _diff_line(line: str, offset: int) -> str:
+    if found := _HUNK.match(line):
+        old, old_size, new, new_size = found.groups()
+        return f"@@ -{int(old) + offset}{old_size or ''} +{int(new) + offset}{new_size or ''} @@\n"
+    return line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from teamwright.git.git_calls import GitCallOptions, run_git
 from teamwright.git.git_entries import git_entries
-from teamwright.storage.read_bounded import read_plain
+from teamwright.storage.files import read_plain
 
 _MAX_GITIGNORE = 1_000_000
 """The largest `.gitignore` that is read, in bytes; a longer one counts as empty."""

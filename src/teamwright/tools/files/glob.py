@@ -17,7 +17,7 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.excluded_paths import ExcludedPaths, compile_patterns
 from teamwright.permissions.verdict import Access
-from teamwright.storage.globs import compile_globs
+from teamwright.storage.files import compile_globs
 from teamwright.tools.files.file_walk import LeftOut, WalkTimeout, is_excluded, is_reached, tracked_though_ignored, walk
 
 MAX_FILES = 100
@@ -171,9 +171,7 @@ class DirectoryEntry(Protocol):
     """An entry of a walk: an `os.DirEntry`, or a path that was named."""
 
     @property
-    def path(self) -> str:
-        """Its path."""
-        ...
+    def path(self) -> str: ...
 
     def is_symlink(self) -> bool:
         """Return True for a link."""

@@ -18,11 +18,10 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths, Segments, compile_patterns
 from teamwright.permissions.verdict import Access
+from teamwright.processes.commands import ProcessCommand, ProcessOutput, run_command
 from teamwright.processes.own_python import own_python_argv
-from teamwright.processes.process_group import ProcessCommand, run_command
-from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.program_environment import find_program, safe_path
-from teamwright.storage.globs import alternatives, compile_globs
+from teamwright.storage.files import alternatives, compile_globs
 from teamwright.tools.files.file_walk import LeftOut, WalkTimeout, is_excluded, tracked_though_ignored, walk
 from teamwright.tools.files.glob import relative_path, with_literal_brackets
 from teamwright.tools.files.python_search import Search

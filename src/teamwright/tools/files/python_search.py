@@ -19,9 +19,8 @@ from msgspec.structs import asdict
 
 from teamwright.permissions.excluded_paths import Segments
 from teamwright.permissions.excluded_paths import compile_patterns as left_out_of
-from teamwright.storage.globs import compile_globs
-from teamwright.storage.read_bounded import read_plain
-from teamwright.tools.files.file_text import decode, is_binary, replace_surrogates
+from teamwright.storage.files import compile_globs, read_plain
+from teamwright.tools.files.file_change import decode, is_binary, replace_surrogates
 from teamwright.tools.files.file_walk import is_excluded, walk
 
 _CLASSES = {

@@ -17,12 +17,17 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult, Workplace
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.ids import similar
-from teamwright.protocol.images import image_problem, image_type
-from teamwright.protocol.messages import image_block, text_block
+from teamwright.protocol.messages import image_block, image_problem, image_type, text_block
 from teamwright.tools.files import notebook
-from teamwright.tools.files.file_change import THREAD_FROM_BYTES
-from teamwright.tools.files.file_text import decode, is_binary, replace_surrogates
-from teamwright.tools.files.replace_file import MAX_BYTES, open_regular, read_all
+from teamwright.tools.files.file_change import (
+    MAX_BYTES,
+    THREAD_FROM_BYTES,
+    decode,
+    is_binary,
+    open_regular,
+    read_all,
+    replace_surrogates,
+)
 
 DEFAULT_LINES = 2_000
 """The default number of lines."""

@@ -8,8 +8,7 @@ from pydantic import Field
 
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.tool_input import ToolInput
-from teamwright.tools.files.file_change import FileChangeTool, NewContent
-from teamwright.tools.files.file_text import FileText, decode
+from teamwright.tools.files.file_change import FileChangeTool, FileText, NewContent, decode
 
 
 class WriteInput(ToolInput):

@@ -3,6 +3,12 @@
 Long commands move to the background, and processes that a command leaves running become a background job. With a
 startup, commands run in the user's shell with its snapshot. Changes of files are recorded for commands that are not
 proved read-only. Permission is decided elsewhere, from `access`.
+[tools/shell/bash]
+
+The input of Bash, with what was found out about its command before it runs.
+
+Depends on the contract of tools alone.
+[tools/shell/bash_input]
 """
 
 from __future__ import annotations
@@ -16,19 +22,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
+from pydantic import Field, PrivateAttr
 
-from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.agent.job_journal import Job
+from teamwright.agent.background_jobs import BackgroundJobs, Job
 from teamwright.agent.tool import Tool, ToolContext, ToolResult, Workplace
+from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
-from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
-from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.commands import Process, ProcessCommand, ProcessOutput, wait_or_terminate
 from teamwright.processes.process_records import ProcessPurpose
 from teamwright.processes.program_environment import absolute_entries, without_git_variables
+from teamwright.sandbox.named_hosts import Destination
 from teamwright.sandbox.policy import PolicyName
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
 from teamwright.storage.paths import make_private
-from teamwright.tools.shell.bash_input import BashInput
 from teamwright.tools.shell.bash_settings import (
     COMMAND_ENVIRONMENT,
     BashSettings,
@@ -48,6 +54,61 @@ from teamwright.tools.shell.command_line import (
     track_directory,
 )
 from teamwright.tools.shell.startup import ShellStartup
+
+
+class BashInput(ToolInput):
+    """Parameters of Bash."""
+
+    command: str = Field(description="Shell command.")
+    timeout: int | None = Field(None, gt=0, description="Time limit in milliseconds, at most 600000.")
+    description: str = Field("", description="Purpose in 5 to 10 words.")
+    run_in_background: bool = Field(False, description="Immediate return, and a notice at the end.")
+    _checked_cwd: Path | None = PrivateAttr(default=None)
+    _checked_real_path: str = PrivateAttr(default="")
+    _checked_expansion: str = PrivateAttr(default="")
+    _checked_path: str = PrivateAttr(default="")
+    _by_person: bool = PrivateAttr(default=False)
+    _hosts: tuple[Destination, ...] | None = PrivateAttr(default=None)
+
+    @property
+    def checked_directory(self) -> Path:
+        """The directory that `access` checked; the root before that."""
+        return self._checked_cwd or Path(os.sep)
+
+    @property
+    def is_typed_by_person(self) -> bool:
+        """True when a person typed the command. It then lacks the variable that marks agents' commands."""
+        return self._by_person
+
+    def mark_typed_by_person(self) -> BashInput:
+        """Note that a person typed the command."""
+        self._by_person = True
+        return self
+
+    @property
+    def hosts(self) -> tuple[Destination, ...] | None:
+        """The hosts that the command names in the sandbox; None while they are not known."""
+        return self._hosts
+
+    def note_hosts(self, hosts: tuple[Destination, ...]) -> None:
+        """Note the hosts that the command names."""
+        self._hosts = hosts
+
+    def note_checked(self, cwd: Path, expansion: str = "", search_path: str = "") -> None:
+        """Note for what the verdict is made: the directory, the command with its aliases expanded, and the PATH."""
+        self._checked_cwd, self._checked_real_path = cwd, os.path.realpath(cwd)
+        self._checked_expansion, self._checked_path = expansion, search_path
+
+    def is_checked_in(self, cwd: Path) -> bool:
+        """Return True when the verdict was made for this directory, or when there was none."""
+        return self._checked_cwd is None or (
+            self._checked_cwd == cwd and self._checked_real_path == os.path.realpath(cwd)
+        )
+
+    def is_checked_with(self, expansion: str, search_path: str) -> bool:
+        """Return True when the verdict was made for this expansion and this PATH, or when there was none."""
+        return self._checked_cwd is None or (self._checked_expansion, self._checked_path) == (expansion, search_path)
+
 
 MAX_COMMAND = 100_000
 """The longest command in bytes; Linux takes at most 128 KiB in one argument."""

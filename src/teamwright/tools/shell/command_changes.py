@@ -23,14 +23,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.agent.job_journal import Job
+from teamwright.agent.background_jobs import BackgroundJobs, Job
 from teamwright.agent.tool import ToolContext
 from teamwright.git.repository import discover
 from teamwright.git.work_tree_scan import ChangedFile, WorktreeScan
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.timestamps import iso_time
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, iso_time
 from teamwright.storage.paths import make_private
 from teamwright.tools.files.edit_journal_writer import (
     JOURNAL,
@@ -41,7 +39,7 @@ from teamwright.tools.files.edit_journal_writer import (
     load_content,
     store_content,
 )
-from teamwright.tools.files.replace_file import open_regular, read_all
+from teamwright.tools.files.file_change import open_regular, read_all
 
 LIMIT_S = 0.15
 """Seconds that the scans of one command may take together."""

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.agent.job_journal import Job
+from teamwright.agent.background_jobs import BackgroundJobs, Job
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.sandbox import CommandConfinement
 

@@ -1,6 +1,10 @@
 """The Agent tool without teams: a sub-agent that answers once. Parts that both Agent tools share are here.
 
 Depends on sub-agents and their results.
+[tools/subagent/agent_without_team]
+
+Tools that a fork cannot use: its prefix, which is its caller's, names them, and it does not have them.
+[tools/subagent/fork_limits]
 """
 
 from __future__ import annotations
@@ -8,25 +12,19 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec.structs import replace
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from teamwright.agent.agent_type import FORK_TYPE
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.models.effort import parse_optional_effort
 from teamwright.permissions.verdict import Access
-from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import member_name
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.usage import NO_CAPS, Budget
 from teamwright.subagents.registry import Subagents
-from teamwright.subagents.reports import (
-    background_facts,
-    is_running_error,
-    may_continue,
-    result_facts,
-    usage_text,
-)
+from teamwright.subagents.reports import background_facts, is_running_error, may_continue, result_facts, usage_text
 from teamwright.subagents.run import CallRef
 from teamwright.subagents.subagent_run import SubagentRun
 from teamwright.team_records.spawn_spec import REMOTE, SpawnSpec
@@ -304,3 +302,43 @@ def _final_result(run: SubagentRun, prompt: str) -> ToolResult:
     return ToolResult(
         [text_block(note), text_block(run.text), text_block(about)], brief=run.failure_reason, facts=facts
     )
+
+
+_ALIASES = {"Agent": ("Task",)}
+_REASONS = {
+    "Agent": "A fork starts no agents",
+    "SendMessage": "A fork sends no messages",
+    "AskUserQuestion": "A fork asks no questions",
+}
+
+
+class AnyToolInput(ToolInput):
+    """Any input; it is ignored."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ForbiddenInFork(Tool[AnyToolInput]):
+    """A tool that only the fork's caller has."""
+
+    input_type = AnyToolInput
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.aliases = _ALIASES.get(name, ())
+
+    @property
+    def description(self) -> str:
+        """An empty description: the prefix has the caller's."""
+        return ""
+
+    def is_read_only(self, call: AnyToolInput) -> bool:
+        """Return True: it does nothing."""
+        return True
+
+    async def run(self, call: AnyToolInput, ctx: ToolContext) -> ToolResult:
+        """Return the refusal."""
+        why = _REASONS.get(self.name, f"A fork does not have {self.name}")
+        return ToolResult.error(
+            f"{why}; nothing was done.", "Do your job yourself; what others should know or do goes into your report."
+        )

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.agent.job_journal import Job
+from teamwright.agent.background_jobs import BackgroundJobs, Job
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest
 from teamwright.subagents.registry import Subagents

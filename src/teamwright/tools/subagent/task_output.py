@@ -8,8 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.agent.job_journal import Job
+from teamwright.agent.background_jobs import BackgroundJobs, Job
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.subagents.registry import Subagents

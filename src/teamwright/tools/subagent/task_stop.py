@@ -6,8 +6,7 @@ from typing import Any, cast
 
 from pydantic import Field, model_validator
 
-from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.agent.job_journal import Job
+from teamwright.agent.background_jobs import BackgroundJobs, Job
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.errors import TeamRefused

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from teamwright.protocol.task import Task
 from teamwright.tasks.task_list import TaskList, TaskUpdateResult
-from teamwright.teams.mailbox.outgoing import SendCall
-from teamwright.teams.task_owners import notify_owners, require_owner
+from teamwright.teams.outgoing_mail import SendCall
+from teamwright.teams.team_creation import notify_owners, require_owner
 from teamwright.tools.caller import Caller
 
 

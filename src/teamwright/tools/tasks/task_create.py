@@ -10,13 +10,12 @@ from pydantic import Field
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import HARMLESS, Access
-from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.task import CALL, WRITES, Task
-from teamwright.tasks.task_check import own_check
+from teamwright.protocol.usage import Budget
+from teamwright.tasks.completion_conditions import own_check
 from teamwright.tasks.task_list import TaskUpdateResult
-from teamwright.tasks.task_metadata import merge_metadata
-from teamwright.tasks.task_rules import DELETED, TaskWishes, is_owner
+from teamwright.tasks.task_rules import DELETED, TaskWishes, is_owner, merge_metadata
 from teamwright.tools.tasks.caller_task_list import CallerTaskList, TaskReview
 
 REVIEW_OWNERS = ["(a hook looks at it)"]

@@ -9,11 +9,10 @@ from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms
 from teamwright.protocol.task import CALL, Task
-from teamwright.protocol.timestamps import now_ms
-from teamwright.tasks.task_metadata import RUNTIME_KEYS
-from teamwright.tasks.task_review import task_notes
+from teamwright.tasks.completion_conditions import task_notes
+from teamwright.tasks.task_rules import RUNTIME_KEYS
 from teamwright.tools.tasks.caller_task_list import CallerTaskList
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import NoInput
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.tasks.task_review import task_notes
+from teamwright.tasks.completion_conditions import task_notes
 from teamwright.tools.tasks.caller_task_list import CallerTaskList
 from teamwright.tools.tasks.task_get import number_list
 

@@ -12,8 +12,8 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import TaskRefused
+from teamwright.tasks.completion_conditions import ReviewAnswer
 from teamwright.tasks.task_list import TaskUpdateResult
-from teamwright.tasks.task_review import ReviewAnswer
 from teamwright.tasks.task_rules import DELETED, TaskWishes, is_owner
 from teamwright.tools.tasks.caller_task_list import CallerTaskList, TaskReview
 from teamwright.tools.tasks.task_create import check_access, check_preview, require_budget

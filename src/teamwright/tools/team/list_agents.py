@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import NoInput
-from teamwright.protocol.ids import LEAD
-from teamwright.protocol.member_states import MemberState
-from teamwright.protocol.timestamps import now_ms
+from teamwright.protocol.ids import LEAD, now_ms
+from teamwright.protocol.members import MemberState
 from teamwright.team_records.life_cycle import ENDED_STATES
-from teamwright.team_records.member_status import MemberStatus
+from teamwright.team_records.team_status import MemberStatus
 from teamwright.teams.member_state import OpenTask, remote_members, with_state
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate

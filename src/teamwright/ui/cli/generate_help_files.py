@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from teamwright.ui.cli.command_table import COMMANDS
-from teamwright.ui.cli.completion.command_shape import SHAPE_FILE, Shape, command_shape
+from teamwright.ui.cli.completion.completer import SHAPE_FILE, Shape, command_shape
 from teamwright.ui.cli.reference_pages import reference_pages
 from teamwright.ui.cli.root import root
 from teamwright.ui.equivalents_page import render_page

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             return print_completions(shell)
         if args and args[0].partition("=")[0] == MEMBER_FLAG:
-            from teamwright.ui.member_process import run_member
+            from teamwright.ui.terminal.member import run_member
 
             return run_member(args)
         code = _run_command(args)
@@ -100,7 +100,7 @@ def _add_home(error: TeamwrightError, home: str | None) -> None:
     """Add the home of the command line to the commands that the error suggests."""
     if home is None:
         return
-    from teamwright.session.command_with_home import command_with_home
+    from teamwright.session.preparation import command_with_home
 
     error.replace_advice(command_with_home(line, home) for line in error.do)
 
@@ -122,14 +122,14 @@ def _to_error(problem: BaseException, args: list[str]) -> TeamwrightError:
     from click import ClickException
 
     if isinstance(problem, ClickException):
-        from teamwright.ui.cli.usage_errors import usage_error
+        from teamwright.ui.cli.command_table import usage_error
 
         return usage_error(problem)
     if isinstance(problem, OSError) and problem.errno in _DISK_FULL_ERRORS:
         from teamwright.protocol.errors import StorageError
 
         return StorageError("disk-full", f"a write did not reach the disk: {problem.strerror}")
-    from teamwright.session.platform_check import crash
+    from teamwright.session.preparation import crash
 
     return crash(problem, args, _named_home(args))
 

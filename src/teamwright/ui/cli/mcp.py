@@ -2,6 +2,10 @@
 
 Depends on `views.mcp_servers` for reading, on `config.edit_settings` for changes and on `member_process.login`. A login
 opens the browser and is stored for all sessions. Starts no server; tokens are never printed.
+[ui/cli/mcp]
+
+`teamwright import`: take MCP servers over from the state file of the other product, after showing them.
+[ui/cli/import_servers]
 """
 
 from __future__ import annotations
@@ -11,28 +15,35 @@ import json
 import os
 import webbrowser
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import click
 
-from teamwright.config.edit_settings import SettingTarget, Target, set_value, unset_value
 from teamwright.config.mcp_settings import reading_of
-from teamwright.config.person_authority import require_person
 from teamwright.config.project_mcp_file import FILE, SERVERS, project_servers
-from teamwright.config.settings.writable_files import SettingsFiles
-from teamwright.config.settings_view import SettingsQuery
-from teamwright.config.trust_store import repository_of
-from teamwright.mcp.login_store import LoginStore
+from teamwright.config.settings.edit import SettingTarget, Target, set_value, unset_value
+from teamwright.config.settings.files import SettingsFiles
+from teamwright.config.settings.show import SettingsQuery
+from teamwright.config.trust import repository_of, require_person
+from teamwright.mcp.oauth import LoginStore
 from teamwright.mcp.server_config import ServerConfig, parse_entry
 from teamwright.member_process.login import DOES, LOGIN_S, LoginRequest, log_in
 from teamwright.processes.program_environment import own_variables
 from teamwright.protocol.errors import UsageError
 from teamwright.team_records.views import resolve_home
+from teamwright.ui.cli.flags import run_location
 from teamwright.ui.cli.output import json_flag, note, say, say_facts, say_json, say_table
-from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
 from teamwright.ui.invocation import is_on_terminal
-from teamwright.views.mcp_servers import McpServerView, find_mcp_servers, load_server_config, mcp_server_views
+from teamwright.views.configuration import (
+    ImportableServer,
+    McpServerView,
+    find_mcp_servers,
+    importable_servers,
+    load_server_config,
+    mcp_server_views,
+)
 
 SECRET_VARIABLE = "MCP_CLIENT_SECRET"
 """The variable with the secret of a client that was registered beforehand."""
@@ -238,11 +249,11 @@ def get_command(ctx: click.Context, /, name: str, as_json: bool) -> int:
     for number, view in enumerate(found):
         if number:
             say()
-        _show(view)
+        _show_server(view)
     return 0
 
 
-def _show(view: McpServerView) -> None:
+def _show_server(view: McpServerView) -> None:
     where = f"{view.file}:{view.line}" if view.line else view.file
     state = f"{view.state}: {view.why}" if view.why else view.state
     pairs = [("name", view.name), ("state", state), ("transport", view.transport), ("target", view.target)]
@@ -307,3 +318,53 @@ def _remove_login(ctx: click.Context, removed: ServerConfig | None) -> None:
 def _query(ctx: click.Context) -> SettingsQuery:
     place = run_location(ctx)
     return SettingsQuery(resolve_home(place.home), place.cwd, place.settings)
+
+
+_FILES = {"user": "your own settings", "local": "the settings of this checkout"}
+
+
+@click.command("import")
+@click.option("--from", "file", metavar="FILE", default="~/.claude.json", help="Default: ~/.claude.json.")
+@click.option("--yes", is_flag=True, help="Take over what is shown, without asking: for scripts.")
+@json_flag
+@click.pass_context
+def import_command(ctx: click.Context, /, file: str, yes: bool, as_json: bool) -> int:
+    """Show the MCP servers that another product has for you and for this directory, and take them over."""
+    place = run_location(ctx)
+    home = resolve_home(place.home)
+    path = Path(os.path.normpath(place.cwd / os.path.expanduser(file)))
+    found = importable_servers(path, SettingsQuery(home, place.cwd, place.settings))
+    if as_json and not yes:
+        say_json([_as_json(row) for row in found])
+        return 0
+    _show_importable(found)
+    fresh = [row for row in found if row.state == "new"]
+    if not fresh:
+        say("There is nothing to take over.")
+        return 0
+    if not yes and not is_on_terminal():
+        say("Nothing was changed. From a script: teamwright import --yes")
+        return 1
+    require_person(home, "takes servers over", "import")
+    if not yes and not click.confirm(f"Take over {len(fresh)} of them", default=False, err=True):
+        say("Nothing was changed.")
+        return 1
+    for row in fresh:
+        done = set_value(SettingTarget(home, place.cwd, row.target), f"{SERVERS}.{row.name}", json.dumps(row.entry))
+        say(f"Added {one_line(row.name)} to {one_line(done.file)}")
+        if done.waits:
+            say("It takes effect once this repository is trusted: teamwright trust")
+    return 0
+
+
+def _show_importable(found: list[ImportableServer]) -> None:
+    for origin in dict.fromkeys(row.origin for row in found):
+        say(f"from {one_line(origin)}")
+        for row in (row for row in found if row.origin == origin):
+            note = f"to {_FILES[row.target]}" if row.state == "new" else f"left out: {row.why}"
+            say(f"  {one_line(row.name)}: {one_line(row.what)}   ({one_line(note)})")
+
+
+def _as_json(row: ImportableServer) -> dict[str, object]:
+    keys = ("name", "origin", "target", "what", "state", "why")
+    return {key: getattr(row, key) for key in keys}

@@ -18,9 +18,7 @@ from msgspec.structs import asdict
 
 from teamwright.storage.paths import Home
 from teamwright.ui.display_text import cell_width, clean, cut, json_text, one_line, pad
-from teamwright.ui.terminal.diff_colors import StyledLine, paint_lines
-from teamwright.ui.terminal.text_styles import make_paint
-from teamwright.ui.terminal_settings import configured_terminal
+from teamwright.ui.terminal.styles import StyledLine, configured_terminal, make_paint, paint_lines
 from teamwright.views.cost_line import duration
 
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -11,25 +11,26 @@ from pathlib import Path
 import click
 from msgspec import to_builtins
 
-from teamwright.config.installed_plugins import (
+from teamwright.config.marketplaces import FetchedPlugin, fetch_again, fetch_plugins
+from teamwright.config.plugins import (
     InstalledPlugin,
+    Plugin,
     PluginStore,
     copy_plugin,
     data_directory,
     digest_of,
+    read_plugin,
     require_unchanged,
 )
-from teamwright.config.person_authority import require_person
-from teamwright.config.plugin_fetch import FetchedPlugin, fetch_again, fetch_plugins
-from teamwright.config.plugins import Plugin, read_plugin
+from teamwright.config.trust import require_person
 from teamwright.protocol.errors import UsageError
 from teamwright.storage.paths import Home
 from teamwright.team_records.views import resolve_home
+from teamwright.ui.cli.flags import run_location
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_table
-from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
 from teamwright.ui.invocation import is_on_terminal
-from teamwright.views.plugin_assets import plugin_contents
+from teamwright.views.assets import plugin_contents
 
 _CHANGES = "adds, updates and removes plugins"
 

@@ -19,19 +19,19 @@ import click
 from teamwright.agent.agent_type import LEAD_ONLY
 from teamwright.agent.plan_mode import PlanRecord
 from teamwright.backends.terminal_adapter import TerminalAdapter
-from teamwright.config.agent_types.definition_fields import FIELDS
-from teamwright.config.settings.setting_keys import KEYS
-from teamwright.config.settings_schema import default_of
-from teamwright.config.team_definition import CHECKS, ROLE, ROLE_NEEDS_TRUST, TEAM, TEAM_NEEDS_TRUST
-from teamwright.models.catalog import catalog, prices_date
+from teamwright.config.agent_type_fields import FIELDS
+from teamwright.config.settings.keys import KEYS
+from teamwright.config.settings.show import default_of
+from teamwright.config.team_file import CHECKS, ROLE, ROLE_NEEDS_TRUST, TEAM, TEAM_NEEDS_TRUST
 from teamwright.models.model_settings import CustomProvider, ModelFacts
+from teamwright.models.names import catalog, prices_date
 from teamwright.protocol.errors import SLUGS
 from teamwright.protocol.events import LIVE, TeamEvent
 from teamwright.protocol.field_texts import field_texts
-from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.members import MemberState
 from teamwright.sandbox.command_needs import PROGRAMS, SUBCOMMANDS, CommandNeeds
 from teamwright.session.spawn_file import SpawnFile
-from teamwright.team_records.incarnation import Incarnation
+from teamwright.team_records.team_state import Incarnation
 from teamwright.tools.built_in import ENTRIES_FILE
 from teamwright.ui.cli.about import EXIT_CODES, explain_errors
 from teamwright.ui.cli.api_page import render_api

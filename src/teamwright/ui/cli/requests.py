@@ -16,29 +16,27 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from teamwright.approvals import AnswerOutcome, answer_request, match_requests, open_requests
-from teamwright.config.person_authority import require_person
+from teamwright.config.trust import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.events import RequestClosed, RequestOpened
+from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
+from teamwright.protocol.ids import did_you_mean
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.protocol.time_limit import time_limit
-from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.storage.paths import Home
 from teamwright.team_records.views import resolve_home
-from teamwright.ui.cli.flags import parse_seconds
+from teamwright.ui.cli.flags import RunLocation, named_database, open_access, open_home, parse_seconds, run_location
 from teamwright.ui.cli.output import format_age, json_flag, say, say_json, to_plain
-from teamwright.ui.cli.run_location import RunLocation, named_database, open_access, open_home, run_location
 from teamwright.ui.display_text import one_line
 from teamwright.ui.event_text import answer_command, answer_text, deny_command, display_name, request_subject
-from teamwright.ui.terminal.event_formatter import EventFormatter
+from teamwright.ui.terminal.events import EventFormatter
+from teamwright.ui.terminal.request_dialog import choose_options
 from teamwright.ui.terminal.request_lines import (
     RULE_DESTINATIONS,
     request_lines,
     rule_update,
     suggested_grants,
 )
-from teamwright.ui.terminal.request_reply import choose_options
-from teamwright.views.pending_requests import wait_for_request, waiting_requests
+from teamwright.views.status import wait_for_request, waiting_requests
 
 UNCHANGED = "nothing was changed"
 
@@ -291,7 +289,6 @@ def deny(ctx: click.Context, /, id: str, reason: str, as_json: bool) -> int:
 
 
 def _report_answer(request: PendingRequest, verdict: str, *, as_json: bool) -> int:
-    """Report the answer."""
     if as_json:
         say_json({"id": request.id, "verdict": verdict})
     else:

@@ -138,7 +138,7 @@ def _add_location_flags(command: click.Command) -> None:
 
 
 def _require_platform() -> None:
-    from teamwright.session.platform_check import require_platform
+    from teamwright.session.preparation import require_platform
 
     require_platform()
 

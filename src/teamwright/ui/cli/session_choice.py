@@ -19,13 +19,13 @@ from teamwright.protocol.ids import moved_directory_advice
 from teamwright.saved.session_list import listed_sessions
 from teamwright.saved.sessions import SessionView, latest_session
 from teamwright.saved.teams import find_session_to_resume
-from teamwright.session.database_choice import find_database
+from teamwright.session.preparation import find_database
 from teamwright.storage.paths import Home
 from teamwright.team_records.views import resolve_home
-from teamwright.ui.cli.run_location import RunLocation, open_files_home
+from teamwright.ui.cli.flags import RunLocation, open_files_home
 from teamwright.ui.display_text import one_line
-from teamwright.ui.terminal.session_picker import pick, session_rows
-from teamwright.ui.terminal_settings import configured_terminal
+from teamwright.ui.terminal.session_switch import pick, session_rows
+from teamwright.ui.terminal.styles import configured_terminal
 from teamwright.views.cost_line import duration
 
 

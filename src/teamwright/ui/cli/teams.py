@@ -1,18 +1,46 @@
-"""`teamwright teams`: teams on disk; `show` prints one, `adopt` gives it a new lead, `rm` archives or deletes it."""
+"""`teamwright teams`: teams on disk; `show` prints one, `adopt` gives it a new lead, `rm` archives or deletes it.
+[ui/cli/teams]
+
+`teamwright tasks TEAM`: the task list, as the files contain it.
+[ui/cli/tasks]
+
+`teamwright inbox NAME@TEAM`: the mail of a member, without marking it as read.
+[ui/cli/inbox]
+
+`teamwright send NAME@TEAM TEXT`: a message from the user to a member, also while the team does not run.
+[ui/cli/send]
+
+`teamwright stop`: end a member or a whole team, from any terminal; its state is saved first.
+[ui/cli/stop]
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from shlex import quote
 from typing import Any
 
 import click
+from msgspec.structs import asdict
 
-from teamwright.config.person_authority import require_person
-from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.config.trust import require_person
+from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MAX_LISTED, parse_agent_id
+from teamwright.saved.control import (
+    EVERYONE,
+    STOPS,
+    Delivery,
+    StopResult,
+    follow_answer,
+    send,
+    send_to_all,
+    stop_member,
+    stop_team,
+)
 from teamwright.saved.removal import (
     RemovedTeam,
     delete_archived_teams,
@@ -20,15 +48,46 @@ from teamwright.saved.removal import (
     remove_finished,
     remove_team,
 )
-from teamwright.saved.teams import find_saved_team, find_team_view, require_adoptable
-from teamwright.team_records.views import TeamView, archived_teams, resolve_home, team_views
-from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS
-from teamwright.ui.cli.output import format_age, format_datetime, json_flag, say, say_facts, say_json, say_table
-from teamwright.ui.cli.run_location import RunLocation, named_database, open_home, run_location
+from teamwright.saved.saved_members import find_inbox
+from teamwright.saved.team_access import SavedTeamAccess, TeamAddress, find_address
+from teamwright.saved.teams import find_saved_team, find_tasks, find_team_view, require_adoptable
+from teamwright.storage.paths import Home
+from teamwright.team_records.views import (
+    MailView,
+    TaskView,
+    TeamView,
+    archived_teams,
+    mail_views,
+    resolve_home,
+    team_views,
+)
+from teamwright.ui.cli.command_table import too_many_words
+from teamwright.ui.cli.flags import (
+    HEADLESS_FLAGS,
+    RUN_FLAGS,
+    RunLocation,
+    named_database,
+    open_access,
+    open_home,
+    parse_time_span,
+    run_location,
+)
+from teamwright.ui.cli.output import (
+    WIDTH,
+    format_age,
+    format_datetime,
+    format_iso,
+    json_flag,
+    note,
+    say,
+    say_facts,
+    say_json,
+    say_table,
+)
 from teamwright.ui.cli.start import is_headless, refuse_headless_flags, run
-from teamwright.ui.cli.tasks import task_rows
-from teamwright.ui.cli.usage_errors import too_many_words
-from teamwright.ui.display_text import one_line
+from teamwright.ui.display_text import clean, cut, one_line
+from teamwright.ui.protocol_text import message_words
+from teamwright.views.status import status_views
 
 
 @click.group(invoke_without_command=True)
@@ -147,7 +206,7 @@ def rm(
 async def _remove(place: RunLocation, name: str, *, force: bool) -> RemovedTeam:
     if (address := named_database(place)) is None:
         return await remove_team(await asyncio.to_thread(open_home, place, name), name, force=force)
-    from teamwright.saved.database_access import open_database_archive
+    from teamwright.saved.team_access import open_database_archive
 
     require_person(resolve_home(place.home), "removes teams", f"teams rm {name}"[:100])
     async with open_database_archive(address, name) as (home, archive):
@@ -157,7 +216,7 @@ async def _remove(place: RunLocation, name: str, *, force: bool) -> RemovedTeam:
 async def _remove_finished(place: RunLocation, before: float) -> list[RemovedTeam]:
     if (address := named_database(place)) is None:
         return await remove_finished(await asyncio.to_thread(open_home, place), before)
-    from teamwright.saved.database_access import open_database_archive
+    from teamwright.saved.team_access import open_database_archive
 
     require_person(resolve_home(place.home), "removes teams", "teams rm --finished")
     async with open_database_archive(address, "") as (home, archive):
@@ -278,3 +337,262 @@ def _member_row(view: TeamView, position: int) -> tuple[str, ...]:
     one = view.members[position]
     counts = ("damaged", "damaged") if one.unread < 0 else (str(one.unread), str(one.messages))
     return one.name, one.state, one.agent_type, one.mode, *counts, one.model
+
+
+@click.command()
+@click.argument("team", required=False, metavar="[TEAM]")
+@json_flag
+@click.pass_context
+def tasks(ctx: click.Context, /, team: str | None, as_json: bool) -> int:
+    """List the tasks of a team, or of a session without a team (session-…).
+
+    Without TEAM: the running team of this directory, else the newest.
+    """
+    place = run_location(ctx)
+    home = open_home(place, team)
+    views = find_tasks(home, team) if team is not None else _tasks_here(home, place)
+    if as_json:
+        say_json(views)
+    elif not views:
+        say("No tasks.")
+    else:
+        say_table(("task", "status", "owner", "subject"), task_rows(views))
+    return 0
+
+
+def _tasks_here(home: Home, place: RunLocation) -> tuple[TaskView, ...]:
+    """Return the tasks of the team of this directory. Raises UsageError when several teams run here."""
+    teams = status_views(home, place.cwd)
+    if len(teams) > 1:
+        raise UsageError(
+            "usage",
+            f"{len(teams)} teams run in this directory",
+            do=[f"teamwright tasks {quote(team.name)}" for team in teams],
+        )
+    return find_tasks(home, teams[0].directory) if teams else ()
+
+
+def task_rows(views: Iterable[TaskView]) -> list[tuple[str, str, str, str]]:
+    """Return tasks as cells: number, status with open blockers, owner, subject."""
+    return [(f"#{view.id}", _status(view), view.owner or "", view.damaged or view.subject) for view in views]
+
+
+def _status(view: TaskView) -> str:
+    if view.damaged:
+        return "damaged"
+    if view.unverified or view.integration or view.notes:
+        return ", ".join(filter(None, (view.status, "unverified" * view.unverified, view.integration, *view.notes)))
+    if view.waits_for:
+        return f"waits for {', '.join(f'#{id}' for id in view.waits_for)}"
+    return "given, not started" if view.status == "pending" and view.owner else view.status
+
+
+@click.command()
+@click.argument("address", metavar="NAME@TEAM")
+@click.option("--unread", "only_unread", is_flag=True, help="Only unread messages.")
+@json_flag
+@click.pass_context
+def inbox(ctx: click.Context, /, address: str, only_unread: bool, as_json: bool) -> int:
+    """List the messages of a member, oldest first. `lead@TEAM` is the lead. Nothing is marked as read."""
+    name, team = parse_agent_id(address)
+    team = team if name else ""
+    view = find_team_view(open_home(run_location(ctx), team or address), team or address, archived=True)
+    if not team:
+        names = [LEAD_ALIAS if member == LEAD else member for member in view.member_names]
+        do = [f"teamwright inbox {quote(f'{member}@{view.name}')}" for member in names[:MAX_LISTED]]
+        raise UsageError("usage", f"{address!r} is a team, and names no member", do=do)
+    mail = [one for one in mail_views(find_inbox(view, name)) if not (only_unread and one.read)]
+    if as_json:
+        say_json(mail)
+        return 0
+    if not mail:
+        say("No mail." if not only_unread else "No unread mail.")
+    for one in mail:
+        _show_mail(one)
+    return 0
+
+
+def _show_mail(mail: MailView) -> None:
+    head = (format_iso(mail.timestamp), mail.sender, "" if mail.read else "unread", mail.kind)
+    say(cut("  ".join(one_line(part) for part in head if part), WIDTH))
+    for line in clean(message_words(mail.text)).splitlines():
+        for part in textwrap.wrap(line, WIDTH - 4) or [""]:
+            say(f"    {part}".rstrip())
+    say()
+
+
+MAX_INPUT = 1_000_000
+"""The number of bytes read from stdin; no message may be that long."""
+
+_OUTCOME_TEXT = {
+    "woke": "{to} reads it now",
+    "queued_next_round": "{to} is at work and reads it before its next step",
+    "accepted": "in the inbox of {to}, which another program runs",
+    "no_consumer": "stored; no process runs the team now, it is delivered after: {resume}",
+}
+
+
+@click.command(name="send")
+@click.argument("address", metavar="NAME@TEAM")
+@click.argument("text", nargs=-1, metavar="[TEXT]")
+@click.option("--wait", is_flag=True, help="Wait until it is answered; print the final text of that turn.")
+@click.option(
+    "--timeout", metavar="TIME", callback=parse_time_span, help="With --wait, at most so long: 90, 90s, 10m, 1h."
+)
+@json_flag
+@click.pass_context
+def send_command(
+    ctx: click.Context,
+    /,
+    address: str,
+    text: tuple[str, ...],
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Send a message to a member. `lead@TEAM` is the lead, `*@TEAM` all members. TEXT `-`, or none, is stdin."""
+    require_person(resolve_home(run_location(ctx).home), "writes to members as the user")
+    if timeout is not None and not wait:
+        raise UsageError("usage", "--timeout is for --wait", note="nothing was sent")
+    return asyncio.run(_send(run_location(ctx), address, _words(text), wait=wait, timeout_s=timeout, as_json=as_json))
+
+
+async def _send(
+    place: RunLocation, address: str, text: str, *, wait: bool, timeout_s: float | None, as_json: bool
+) -> int:
+    async with open_access(place, address) as access:
+        return await _send_to(access, address, text, wait=wait, timeout_s=timeout_s, as_json=as_json)
+
+
+async def _send_to(
+    access: SavedTeamAccess, address: str, text: str, *, wait: bool, timeout_s: float | None, as_json: bool
+) -> int:
+    target, name = find_address(access, address)
+    if not name:
+        raise UsageError(
+            "usage",
+            f"{address!r} names no member",
+            do=[f"teamwright send lead@{target.name} …"],
+            note="nothing was sent",
+        )
+    if name == EVERYONE:
+        if wait:
+            raise UsageError("usage", "--wait is for one member", note="nothing was sent")
+        _show_deliveries(await send_to_all(target, text), as_json=as_json, alone=False)
+        return 0
+    if wait:
+        return await _send_and_wait(target, name, text, timeout_s, as_json=as_json)
+    _show_deliveries([await send(target, name, text)], as_json=as_json, alone=True)
+    return 0
+
+
+async def _send_and_wait(target: TeamAddress, name: str, text: str, timeout_s: float | None, *, as_json: bool) -> int:
+    async with follow_answer(target, name) as answer:
+        delivery = await send(target, name, text)
+        if not as_json:
+            note(f"teamwright: {_line(delivery)}")
+        if answer is None:
+            raise TeamwrightError(
+                "failed",
+                f'no process runs the team "{target.name}" now',
+                do=[target.resume_command],
+                note="the message is stored",
+            )
+        reply = await answer.answer_to(delivery, timeout_s)
+    if as_json:
+        say_json(asdict(delivery) | {"text": reply})
+    else:
+        say(clean(reply))
+    return 0
+
+
+def _show_deliveries(deliveries: list[Delivery], *, as_json: bool, alone: bool) -> None:
+    if as_json:
+        say_json(deliveries[0] if alone else deliveries)
+        return
+    for delivery in deliveries:
+        say(_line(delivery))
+
+
+def _line(delivery: Delivery) -> str:
+    return one_line(_OUTCOME_TEXT[delivery.outcome].format(to=delivery.to, resume=delivery.resume))
+
+
+def _words(text: tuple[str, ...]) -> str:
+    """Return the message from the argument or from stdin. Raises UsageError for several arguments and for no text."""
+    if len(text) > 1:
+        raise UsageError(
+            "usage", "the message is one argument: put it in quotes", do=['send NAME@TEAM "…"'], note="nothing was sent"
+        )
+    if text and text[0] != "-":
+        return text[0]
+    if sys.stdin.isatty():
+        raise UsageError(
+            "usage",
+            "there is no message",
+            do=['teamwright send NAME@TEAM "…"', "echo … | teamwright send NAME@TEAM"],
+            note="nothing was sent",
+        )
+    raw = sys.stdin.buffer.read(MAX_INPUT)
+    return raw.decode("utf-8", "replace").removeprefix("\ufeff").strip("\n")
+
+
+@click.command()
+@click.argument("address", metavar="TEAM or NAME@TEAM")
+@click.option("--now", is_flag=True, help="Stop at once, without a shutdown request and without waiting for a turn.")
+@click.option(
+    "--timeout", metavar="TIME", callback=parse_time_span, help="Time limit for an orderly end: 90, 90s, 10m, 1h."
+)
+@json_flag
+@click.pass_context
+def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, as_json: bool) -> int:
+    """Stop a member, which may object, or a team: its process saves and exits, and the team can be resumed."""
+    require_person(resolve_home(run_location(ctx).home), STOPS)
+    stopped = asyncio.run(_stop(run_location(ctx), address, now=now, timeout_s=timeout))
+    if as_json:
+        say_json(stopped)
+    elif stopped.outcome != "objected":
+        for line in _lines(stopped):
+            say(one_line(line))
+    if stopped.outcome != "objected":
+        return 0
+    if as_json:
+        return 1
+    raise TeamRefused(
+        "team-refused", stopped.reason, do=[f"teamwright stop {address} --now"], note=f"{stopped.member} continues"
+    )
+
+
+_HOW = {
+    "killed": "did not answer and was ended with SIGKILL (process {pid})",
+    "fenced": "did not answer; its process {pid} can change nothing from now on, and ends once it notices",
+}
+
+
+async def _stop(place: RunLocation, address: str, *, now: bool, timeout_s: float | None) -> StopResult:
+    async with open_access(place, address) as access:
+        target, name = find_address(access, address)
+        if name == "*":
+            raise UsageError("usage", f"{address!r} is everybody: name the team", do=[f"teamwright stop {target.name}"])
+        if name:
+            return await stop_member(target, name, now=now, timeout_s=timeout_s)
+        return await stop_team(target, now=now, timeout_s=timeout_s)
+
+
+def _lines(stopped: StopResult) -> list[str]:
+    lines: list[str] = []
+    if stopped.outcome == "not_running":
+        lines.append(stopped.reason or f"{stopped.member} is not running")
+    elif stopped.member:
+        lines.append(f"{stopped.member} has ended")
+    else:
+        lines.append(f'team "{stopped.team}" ' + _HOW.get(stopped.outcome, "has ended").format(pid=stopped.pid))
+        if stopped.ended:
+            lines.append(f"members    {', '.join(stopped.ended)}")
+    if stopped.handed_back:
+        lines.append(f"back on the list: {', '.join(f'#{task}' for task in stopped.handed_back)}")
+    if stopped.resume:
+        lines.append(f"continue    {stopped.resume}")
+    if stopped.remove and stopped.outcome == "not_running":
+        lines.append(f"remove with {stopped.remove}")
+    return lines

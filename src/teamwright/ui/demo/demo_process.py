@@ -22,7 +22,7 @@ from teamwright.saved.repository import Repository
 from teamwright.saved.sessions import find_session
 from teamwright.session.open_session import open_session
 from teamwright.team_records.views import resolve_home
-from teamwright.ui.demo.demo_session import SCRIPTED_PROMPT, demo_options, demo_team_name
+from teamwright.ui.demo.demo import SCRIPTED_PROMPT, demo_options, demo_team_name
 from teamwright.ui.display_text import clean
 
 

@@ -26,12 +26,12 @@ from teamwright.protocol.events import (
     ToolCalled,
 )
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.member_states import MemberState
-from teamwright.session.run_counts import RunCounts
+from teamwright.protocol.members import MemberState
+from teamwright.session.session import RunCounts
 from teamwright.team_records.life_cycle import INCARNATION_ENDS
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
 from teamwright.ui.event_text import display_name
-from teamwright.ui.terminal.text_styles import is_plain_terminal
+from teamwright.ui.terminal.styles import is_plain_terminal
 
 WIDTH = 80
 
@@ -234,7 +234,6 @@ class DemoScreen(Struct):
     _drawn: int = 0
 
     def show_event(self, event: TeamEvent) -> None:
-        """Show an event."""
         new = event.member not in self.team_panel.members
         self.team_panel.note(event)
         line = demo_line(event, self.team_panel, new=new)

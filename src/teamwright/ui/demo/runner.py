@@ -29,25 +29,27 @@ from teamwright.session.open_session import open_session
 from teamwright.session.report_file import require_writable, write_report
 from teamwright.session.result import Result
 from teamwright.team_records.views import resolve_home
-from teamwright.ui.demo.ask_demo import ANSWER_TIMEOUT_S, run_ask_demo
-from teamwright.ui.demo.demo_screen import DemoScreen, can_redraw
-from teamwright.ui.demo.demo_session import LIVE_PROMPT, SCRIPTED_PROMPT, demo_options, demo_team_name
-from teamwright.ui.demo.demo_summary import (
+from teamwright.ui.demo.demo import (
     ASK_DENY_LINE,
     ASK_LINE,
     CAP_USD,
     KILL_LINE,
+    LIVE_PROMPT,
+    SCRIPTED_PROMPT,
     DemoOptions,
+    demo_options,
+    demo_team_name,
     head_lines,
     next_lines,
     tail_lines,
     tree_lines,
 )
-from teamwright.ui.demo.kill_demo import audit_lines, run_kill_demo
+from teamwright.ui.demo.demo_screen import DemoScreen, can_redraw
+from teamwright.ui.demo.kill_demo import ANSWER_TIMEOUT_S, audit_lines, run_ask_demo, run_kill_demo
 from teamwright.ui.display_text import clean, json_text
 from teamwright.ui.headless.run_output import result_object
 from teamwright.ui.python_gc import freeze_loaded
-from teamwright.ui.terminal_settings import configured_terminal
+from teamwright.ui.terminal.styles import configured_terminal
 from teamwright.views.run_report import CallCollector, report
 
 PACE_MS = 150

@@ -11,7 +11,7 @@ from typing import Any
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.messages import message_text
 from teamwright.session.control.agent_actions import compact_agent
-from teamwright.session.prompt_input import BUILT_IN_PROMPTS, parse_slash_command
+from teamwright.session.options import BUILT_IN_PROMPTS, parse_slash_command
 from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.slash_command_call import callable_names, offered_names
@@ -68,7 +68,7 @@ async def _run_command(session: Session, called: str, words: str) -> Result | No
         from teamwright.ui.terminal.commands import HANDLERS  # only for a client that uses one
 
         return await session.result("done", "\n".join(await HANDLERS[name](session, words)))
-    from teamwright.ui.terminal.command_equivalents import EQUIVALENTS  # only for a prompt with a slash
+    from teamwright.ui.terminal.line_parser import EQUIVALENTS  # only for a prompt with a slash
 
     if (instead := IN_PLACE.get(name) or EQUIVALENTS.get(name)) is not None:
         return await session.result("done", f"{name} is not available to a client. Instead: {instead}")

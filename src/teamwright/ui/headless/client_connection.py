@@ -19,7 +19,7 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.config.settings_merge import lead_mode
+from teamwright.config.settings.merge import lead_mode
 from teamwright.hooks.hook_index import TIMEOUT_S, HookSpec
 from teamwright.mcp.json_rpc import McpServerError, Message
 from teamwright.protocol.errors import TeamwrightError, UsageError
@@ -32,7 +32,7 @@ from teamwright.session.options import Options
 from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.ui.headless.client_start import hook_refusal, initialize_answer, set_thinking, with_client_fields
-from teamwright.ui.headless.permission_prompt import answer_request, request_fields
+from teamwright.ui.headless.named_command import answer_request, request_fields
 
 MAX_LINE = 64 * 1024 * 1024
 """The maximum size of a line on stdin in bytes, images included."""
@@ -105,7 +105,10 @@ class ClientConnection:
             self._answer(first, initialize_answer(session, first.get("request") or {}))
 
     def _hooks(self, entries: Mapping[str, Any]) -> tuple[HookSpec, ...]:
-        from teamwright.api.hook import Hook, to_hooks  # only a client with hooks needs it
+        from teamwright.api.options import (
+            Hook,
+            to_hooks,  # only a client with hooks needs it
+        )
 
         specs: list[HookSpec] = []
         for event, groups in entries.items():

@@ -13,10 +13,10 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from teamwright.agent.prompt_prefix import change_effort
+from teamwright.agent.prompt import change_effort
 from teamwright.mcp.tool_listing import server_key, tool_name
-from teamwright.models.catalog import aliases
 from teamwright.models.effort import effort_for_tokens
+from teamwright.models.names import aliases
 from teamwright.protocol.errors import UsageError
 from teamwright.session.options import Options
 from teamwright.session.session import Session

@@ -101,12 +101,12 @@ async def _open_and_run_session(
     end = partial(ending.end, signal.SIGTERM)
     approver = None
     if invocation.permission_prompt_tool.startswith("mcp__"):
-        from teamwright.ui.headless.permission_prompt import McpApprover  # loaded only for this flag
+        from teamwright.ui.headless.named_command import McpApprover  # loaded only for this flag
 
         approver = McpApprover(invocation.permission_prompt_tool)
         options = replace(options, on_request=approver.ask)
     if options.resume is not None:
-        from teamwright.edit_history.session_fork import prepare_resume
+        from teamwright.edit_history.rewind import prepare_resume
 
         options = await prepare_resume(options)
     async with _open(options, end, outlet) as session:

@@ -1,19 +1,41 @@
 """Commands of the terminal that show the state of the session or change it; each returns lines.
 
 Depends on the package `session`.
+[ui/terminal/commands]
+
+Commands of a terminal that need its screen: the viewed member, open requests, questions with yes or no.
+
+Depends on the package `session`, the view and the editor.
+[ui/terminal/screen_commands]
+
+`/permissions` at the terminal: mode, directories and rules in force in this session, and the verdict on a call.
+
+Depends on the lead's policy and on the parser of calls. Settings outside a session, and members of teams on disk, are
+left to `teamwright permissions`.
+[ui/terminal/permission_commands]
+
+Keys of the terminal that do what a command does: Ctrl-B, Shift-Tab, Ctrl-O and `?`.
+
+Depends on the package `session` and on the functions of commands.
+[ui/terminal/shortcuts]
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.ids import LEAD_ALIAS
+from teamwright.agent.plan_mode import MODE_MEANINGS
+from teamwright.config.instruction_notes import NoteFile
+from teamwright.permissions.permission_decision import Policy
+from teamwright.permissions.rules import Rule
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.events import TeamEvent, ToolCalled
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.session.control.agent_actions import (
     clear_lead,
     context_view,
@@ -30,41 +52,183 @@ from teamwright.session.control.person_actions import (
     live_members,
     members_with_accepted_edits,
     move_to_background,
+    note_choices,
     prompt_lead,
     set_pane_hidden,
     stop_member,
     stop_task,
+    store_note,
 )
 from teamwright.session.server_resources import find_mentions, read_mentions
 from teamwright.session.session import Session
 from teamwright.session.slash_command_call import call_command, list_commands
-from teamwright.ui.display_text import clean, one_line
+from teamwright.ui.display_text import cell_width, clean, exact_line, one_line, pad
 from teamwright.ui.foreground_choice import choose_foreground, moved_lines, waiting_lines
 from teamwright.ui.protocol_text import input_lines, output_lines
-from teamwright.ui.terminal.command_equivalents import MAX_CUSTOM_COMMANDS
-from teamwright.ui.terminal.directory_commands import (
+from teamwright.ui.terminal.conversation_view import ConversationView
+from teamwright.ui.terminal.editor_protocol import ReadCancelled
+from teamwright.ui.terminal.events import EventFormatter, display_name, hidden_lines
+from teamwright.ui.terminal.history_commands import (
     PROGRAM_COMMANDS,
     add_directory,
+    diff_lines,
     export,
+    fork_lines,
     hooks,
     mcp,
     memory,
     program_lines,
+    review_team_lines,
+    undo_lines,
 )
-from teamwright.ui.terminal.event_formatter import display_name
 from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
-from teamwright.ui.terminal.line_parser import COMMANDS, FIXED_NAMES, CustomCommand
-from teamwright.ui.terminal.permission_commands import permissions
-from teamwright.ui.terminal.report_lines import (
+from teamwright.ui.terminal.line_input import LineInput
+from teamwright.ui.terminal.line_parser import (
+    COMMANDS,
+    FIXED_NAMES,
+    MAX_CUSTOM_COMMANDS,
+    CustomCommand,
+    TerminalCommand,
+)
+from teamwright.ui.terminal.request_lines import (
     context_lines,
     cost_lines,
     mode_meaning_lines,
     sandbox_lines,
     task_lines,
 )
+from teamwright.views.assets import display_path
 from teamwright.views.cost import session_cost
 from teamwright.views.live_status import sandbox_report
 from teamwright.views.log import LogView, find_call
+from teamwright.views.permission_check import parse_call
+
+
+class ScreenCommands(Struct):
+    """The commands of one screen. `show` prints lines, `show_folded` breaks them between words, `open_view` views an
+    agent and reports an unknown name.
+    """
+
+    session: Session
+    formatter: EventFormatter
+    view: ConversationView
+    line_input: LineInput
+    show: Callable[[Sequence[str]], None]
+    show_folded: Callable[[Sequence[str]], None]
+    open_view: Callable[[str], None]
+
+    async def run(self, line: TerminalCommand) -> None:
+        """Run a command. Raises TeamwrightError."""
+        viewed = self.view.viewed_member
+        match line:
+            case TerminalCommand(name="/view"):
+                self.open_view(line.rest.strip().removeprefix("@") or LEAD)
+            case TerminalCommand(name="/stop", rest="") if viewed:
+                await self._stop_viewed(viewed)
+            case TerminalCommand(name="/interrupt", rest="") if viewed:
+                self.view.interrupt()
+            case TerminalCommand(name="/requests"):
+                questions = self.line_input.requests
+                self.show([] if questions.restore_postponed() else questions.lines(self.formatter))
+            case TerminalCommand(name="/diff"):
+                self.show(await diff_lines(self.session, line.rest, self.formatter.paint))
+            case TerminalCommand(name="/fork"):
+                self.show_folded(await fork_lines(self.session, line.rest))
+            case TerminalCommand(name="/review-team"):
+                self.show(await review_team_lines(self.session, line.rest, self.formatter.paint))
+            case TerminalCommand(name="/undo"):
+                self.show_folded(await undo_lines(self.session, line.rest, self.show, self._agrees))
+            case _:
+                self.show_folded(await HANDLERS[line.name](self.session, line.rest))
+
+    async def remember(self, note: str) -> None:
+        """Store a note in the instruction file that the person chooses. Raises TeamwrightError."""
+        if not note:
+            self.show_folded(["  # NOTE stores the note in an instruction file, which each session reads"])
+            return
+        files = note_choices(self.session)
+        self.show_folded(["  the file for this note, which each session reads:", *map(self._note_row, files)])
+        keys = {key: file for file in files for key in (file.scope, file.scope[0])}
+        reply = await self._reply(f"store in [{'/'.join(file.scope[0] for file in files)}], Enter cancels: ")
+        if (file := keys.get(reply)) is None:
+            self.show_folded(["  nothing was stored and nothing was sent; a blank before the # sends the line"])
+            return
+        store_note(self.session, file, note)
+        where = display_path(file.path, self.session.agent_factory.work_directory)
+        self.show_folded([f"  stored in {clean(where)}", "  the lead reads it with your next prompt"])
+
+    def _note_row(self, file: NoteFile) -> str:
+        about = {"user": "you, in every project", "project": "everyone who works here", "local": "you, in this project"}
+        where = display_path(file.path, self.session.agent_factory.work_directory)
+        return f"  {file.scope[0]}  {file.scope:<8} {clean(where)}: for {about[file.scope]}"
+
+    async def _stop_viewed(self, name: str) -> None:
+        """End the viewed member for good after the person confirmed."""
+        if await self._agrees(f"end {clean(name)} for good? [y/n] "):
+            self.show_folded(await HANDLERS["/stop"](self.session, name))
+        else:
+            self.show([f"  {clean(name)} stays"])
+
+    async def _agrees(self, question: str) -> bool:
+        """Ask the person a question of the terminal and return True for yes."""
+        return await self._reply(question) in {"y", "yes"}
+
+    async def _reply(self, question: str) -> str:
+        """Return the answer to a question of the terminal in lower case; empty when it was withdrawn."""
+        try:
+            return (await self.line_input.editor.answer(question)).strip().lower()
+        except (ReadCancelled, EOFError):
+            return ""
+
+
+_ORDER = ("deny", "ask", "allow")
+
+
+async def permissions(session: Session, rest: str) -> list[str]:
+    """Return the rules in force, or the verdict on the call after `check`. Raises UsageError for another word."""
+    command, _, call = rest.strip().partition(" ")
+    if " --" in rest:
+        return await program_lines(session, "/permissions", rest)
+    if not command:
+        return list(_rule_lines(session))
+    if command != "check" or not call.strip():
+        raise UsageError(
+            "usage",
+            f"/permissions {rest.strip()[:80]}: it takes no word, or check and a call",
+            do=["/permissions", "/permissions check Bash(git push)"],
+            note="nothing was run",
+        )
+    return _verdict_lines(session, call.strip().strip("'\""))
+
+
+def _rule_lines(session: Session) -> Iterator[str]:
+    mode, policy = session.modes.mode, session.agent_factory.policy
+    yield f"  mode       {mode}: {MODE_MEANINGS[mode]}"
+    for directory in policy.scope.directories:
+        yield f"  directory  {one_line(str(directory))}"
+    rules = _rules(policy)
+    width = max((cell_width(exact_line(rule.text)) for rule in rules), default=0)
+    for rule in rules:
+        yield f"  {rule.verdict:<10} {pad(exact_line(rule.text), width)}  {one_line(rule.source)}"
+    if not rules:
+        yield "  no rule: the mode alone decides"
+    yield "  /mode sets the mode, /add-dir adds a directory, /permissions check Bash(git push) shows a verdict"
+    yield '  rules: "always" where a call asks, or permissions.allow, ask and deny in a settings file, then /reload'
+
+
+def _rules(policy: Policy) -> list[Rule]:
+    return sorted((*policy.rules, *policy.granted), key=lambda rule: _ORDER.index(str(rule.verdict)))
+
+
+def _verdict_lines(session: Session, call: str) -> list[str]:
+    tool, access = parse_call(call, session.agent_factory.work_directory, session.agent_factory.toolset.command_path)
+    decision = session.lead.agent.policy.decide(tool, access)
+    return [
+        f"  {str(decision.verdict).upper()}  {one_line(call, 70)}",
+        f"    {one_line(decision.reason)}",
+        f"    decided by {exact_line(decision.rule)}, mode {session.modes.mode}",
+        *([f'    "always" would store {exact_line(decision.always)}'] if decision.always else []),
+    ]
 
 
 class CommandCalls(Struct):
@@ -393,3 +557,60 @@ HANDLERS: dict[str, CommandHandler] = {
 """The function of each command. `/quit`, `/resume` and `/rewind` end the session, and `/view`, `/diff`, `/fork`,
 `/review-team` and `/undo` need the screen: they are not here.
 """
+
+
+MODE_CYCLE = ("default", "acceptEdits", "plan")
+"""The modes of Shift-Tab. Modes that ask for nothing are set only by name."""
+
+
+class Shortcuts(Struct):
+    """The keys of one session. `show` prints lines, broken between words."""
+
+    session: Session
+    show: Callable[[Sequence[str]], None]
+    on_error: Callable[[TeamwrightError], None]
+    _last_call: str = ""
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+
+    def note(self, event: TeamEvent) -> None:
+        """Remember the last call whose output was shown in part."""
+        if isinstance(event, ToolCalled) and hidden_lines(event):
+            self._last_call = event.call
+
+    def move_to_background(self) -> None:
+        """Move to the background what the lead itself waits for."""
+        self._start(background_lines(self.session, LEAD_ALIAS))
+
+    def next_mode(self) -> None:
+        """Set the lead's next mode of the cycle."""
+        now = str(self.session.modes.mode)
+        at = MODE_CYCLE.index(now) + 1 if now in MODE_CYCLE else 0
+        self._start(self._set_mode(MODE_CYCLE[at % len(MODE_CYCLE)]))
+
+    async def _set_mode(self, mode: str) -> list[str]:
+        """Set the mode. `plan` follows `default`: an approved plan does not accept edits because the keys passed by."""
+        if mode == MODE_CYCLE[-1]:
+            await HANDLERS["/mode"](self.session, MODE_CYCLE[0])
+        return await HANDLERS["/mode"](self.session, mode)
+
+    def show_output(self) -> None:
+        """Show all output of the last call that was shown in part."""
+        if self._last_call:
+            self._start(HANDLERS["/log"](self.session, self._last_call))
+        else:
+            self.show(["  no call was shown in part; /log cN shows call N"])
+
+    def show_keys(self) -> None:
+        """Show the table of keys."""
+        self.show([f"  {line}" for line in key_lines()])
+
+    def _start(self, work: Awaitable[list[str]]) -> None:
+        task = asyncio.create_task(self._run(work), name="a key")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, work: Awaitable[list[str]]) -> None:
+        try:
+            self.show(await work)
+        except TeamwrightError as problem:
+            self.on_error(problem)

@@ -42,15 +42,9 @@ from teamwright.session.control.person_actions import interrupt_member, live_mem
 from teamwright.session.session import Session
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
 from teamwright.ui.protocol_text import message_words
-from teamwright.ui.terminal.agent_text_output import AgentTextOutput, ends_text
-from teamwright.ui.terminal.event_formatter import NAME_WIDTH, EventFormatter, display_name
-from teamwright.views.conversation import (
-    ConversationReader,
-    Message,
-    conversation_of,
-    describe_input,
-    saved_conversation,
-)
+from teamwright.ui.terminal.agent_output import AgentTextOutput, ends_text
+from teamwright.ui.terminal.events import NAME_WIDTH, EventFormatter, display_name
+from teamwright.views.log import ConversationReader, Message, conversation_of, describe_input, saved_conversation
 
 MAX_HISTORY_LINES = 40
 """The number of lines of a conversation that are shown when a member is opened."""

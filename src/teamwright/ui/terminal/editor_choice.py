@@ -23,7 +23,7 @@ from teamwright.ui.terminal.editor_protocol import (
     PlainEditor,
     ReadCancelled,
 )
-from teamwright.ui.terminal.text_styles import is_plain_terminal
+from teamwright.ui.terminal.styles import is_plain_terminal
 
 
 def make_editor(callbacks: EditorCallbacks, env: Mapping[str, str], *, deferred: bool = False) -> Editor:
@@ -60,12 +60,10 @@ class DeferredEditor:
         tty.setcbreak(fd, termios.TCSANOW)
 
     async def read(self, draft: LineDraft = NO_DRAFT) -> str:
-        """See Editor."""
         editor = self._editor or await self._wait_for_first_key("> ", draft)
         return await editor.read(draft)
 
     async def answer(self, label: str, draft: LineDraft = NO_DRAFT) -> str:
-        """See Editor."""
         editor = self._editor or await self._wait_for_first_key(label, draft)
         return await editor.answer(label, draft)
 
@@ -77,7 +75,6 @@ class DeferredEditor:
             self._editor.defer_typed()
 
     def cancel_read(self) -> None:
-        """See Editor."""
         if self._editor is not None:
             self._editor.cancel_read()
         elif self._waiting is not None and not self._waiting.done():
@@ -91,21 +88,18 @@ class DeferredEditor:
             self._callbacks.on_interrupt(False)
 
     def show(self, text: str) -> None:
-        """See Editor."""
         if self._editor is not None:
             self._editor.show(text)
         else:
             self._draw(text)
 
     def refresh(self) -> None:
-        """See Editor."""
         if self._editor is not None:
             self._editor.refresh()
         elif self._label and (self._rows(), list(self._callbacks.text_rows())) != (self._status_rows, self._text_rows):
             self._draw("")
 
     async def close(self) -> None:
-        """See Editor."""
         if self._editor is not None:
             await self._editor.close()
         with contextlib.suppress(OSError, termios.error):  # the terminal was closed

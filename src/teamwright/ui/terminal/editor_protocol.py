@@ -18,9 +18,8 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from teamwright.ui.terminal.keys import InterruptAction
+from teamwright.ui.terminal.keys import InterruptAction, WindowFocus
 from teamwright.ui.terminal.line_completion import Candidate
-from teamwright.ui.terminal.window_focus import WindowFocus
 
 
 class LineDraft(Struct, frozen=True):
@@ -82,7 +81,6 @@ class StatusArea(Protocol):
 
     def toggle_tasks(self) -> None:
         """Show or hide the task list."""
-        ...
 
 
 class EditorCallbacks(Struct, frozen=True):
@@ -134,27 +132,21 @@ class Editor(Protocol):
 
     def defer_typed(self) -> None:
         """Keep the text typed so far for the next `read`, so that it does not answer a question shown later."""
-        ...
 
     def cancel_read(self) -> None:
         """Raise ReadCancelled in the current `read` or `answer`, if there is one."""
-        ...
 
     def interrupt(self) -> None:
         """Handle Ctrl-C that arrived as a signal."""
-        ...
 
     def show(self, text: str) -> None:
         """Print whole lines above the input line."""
-        ...
 
     def refresh(self) -> None:
         """Redraw the rows below the input line when they changed."""
-        ...
 
     async def close(self) -> None:
         """Restore the terminal, after all output was written."""
-        ...
 
 
 _CHUNK = 65_536
@@ -192,7 +184,6 @@ class PlainEditor(Struct):
             self._on_readable()
 
     def cancel_read(self) -> None:
-        """See Editor."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(ReadCancelled())
 
@@ -207,7 +198,6 @@ class PlainEditor(Struct):
             self._waiting.set_exception(EOFError())
 
     def show(self, text: str) -> None:
-        """See Editor."""
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.write(("\n" if self._label else "") + text + self._label)
             sys.stdout.flush()
@@ -216,7 +206,6 @@ class PlainEditor(Struct):
         """See Editor. A line that cannot be redrawn has no status rows."""
 
     async def close(self) -> None:
-        """See Editor."""
         asyncio.get_running_loop().remove_reader(self.fd)
 
     async def _next_line(self, label: str) -> str:

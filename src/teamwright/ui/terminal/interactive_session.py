@@ -19,8 +19,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.config.person_authority import agent_command
-from teamwright.edit_history.undo_plan import UndoPlan
+from teamwright.config.trust import agent_command
+from teamwright.edit_history.undo import UndoPlan
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD
 from teamwright.session.open_session import open_session
@@ -34,13 +34,12 @@ from teamwright.ui.python_gc import freeze_loaded
 from teamwright.ui.terminal.conversation_view import MAX_HISTORY_LINES, last_exchange
 from teamwright.ui.terminal.editor_choice import make_editor
 from teamwright.ui.terminal.editor_protocol import Editor, EditorCallbacks
-from teamwright.ui.terminal.event_formatter import EventFormatter
-from teamwright.ui.terminal.leave_choice import LeaveChoice
+from teamwright.ui.terminal.events import EventFormatter
 from teamwright.ui.terminal.session_screen import SessionScreen
-from teamwright.ui.terminal.session_switch import options_for, options_to_return, rewind_left_session
-from teamwright.ui.terminal.text_styles import make_paint, terminal_environment
-from teamwright.views.conversation import ConversationReader
+from teamwright.ui.terminal.session_switch import LeaveChoice, options_for, options_to_return, rewind_left_session
+from teamwright.ui.terminal.styles import make_paint, terminal_environment
 from teamwright.views.cost_line import cost_line
+from teamwright.views.log import ConversationReader
 
 TERMINATED = 143
 MAX_PROMPT_LINES = 6
@@ -107,7 +106,7 @@ async def _open_session(
     ending: _EndSignals,
 ) -> tuple[Result, LeftSession]:
     if options.resume is not None:
-        from teamwright.edit_history.session_fork import prepare_resume
+        from teamwright.edit_history.rewind import prepare_resume
 
         options = await prepare_resume(options)
     session = None

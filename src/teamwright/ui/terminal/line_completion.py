@@ -20,8 +20,8 @@ from teamwright.git.git_calls import run_git
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.session.agents.models import model_names
 from teamwright.session.control.person_actions import member_names
-from teamwright.session.permission_modes import describe_modes
-from teamwright.session.prompt_input import missing_mentions
+from teamwright.session.modes_and_grants import describe_modes
+from teamwright.session.options import missing_mentions
 from teamwright.session.server_prompts import complete_argument
 from teamwright.session.server_resources import complete_resource, find_mentions, resource_servers
 from teamwright.session.session import Session

@@ -2,18 +2,27 @@
 
 Only this module imports prompt_toolkit, and only on a terminal that supports it. Enter sends, Alt-Enter (or Esc, Enter)
 starts a new line, and line feeds of pasted text are kept. The rows below the line come from a StatusArea.
+[ui/terminal/line_editor]
+
+Pasted text in the input line: several lines become a placeholder, and the path of an image becomes a mention.
+
+The placeholder is replaced by the whole text when the line is sent. Depends on file names alone.
+[ui/terminal/pasted_text]
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
+from msgspec import Struct, field
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.buffer import Buffer
@@ -36,9 +45,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 
 from teamwright.ui.display_text import window_size
 from teamwright.ui.terminal.editor_protocol import NO_DRAFT, EditorCallbacks, LineDraft, ReadCancelled
-from teamwright.ui.terminal.keys import KEY_TABLE, InterruptAction, KeyAction
-from teamwright.ui.terminal.pasted_text import PastedTexts, image_mention
-from teamwright.ui.terminal.window_focus import FOCUS_OFF, FOCUS_ON
+from teamwright.ui.terminal.keys import FOCUS_OFF, FOCUS_ON, KEY_TABLE, InterruptAction, KeyAction
 
 REDRAW_S = 0.03
 """The minimum time between two redraws, in seconds; each redraw costs bytes."""
@@ -110,13 +117,11 @@ class LineEditor:
         self._is_cancelled = self._is_answering = False
 
     async def read(self, draft: LineDraft = NO_DRAFT) -> str:
-        """See Editor."""
         ahead, self._deferred_keys = self._deferred_keys, []
         store_typeahead(self._keyboard, ahead)
         return self._pastes.expand(await self._prompt(self._lines, draft, self._callbacks.label))
 
     async def answer(self, label: str, draft: LineDraft = NO_DRAFT) -> str:
-        """See Editor."""
         self._leave_rows()
         return await self._prompt(self._answers, draft, lambda: label)
 
@@ -126,18 +131,15 @@ class LineEditor:
         self._deferred_keys += [one for one in keys if one.key not in _SEND_KEYS] if self._is_answering else keys
 
     def cancel_read(self) -> None:
-        """See Editor."""
         if self._reading is not None:
             self._is_cancelled = True
             self._leave_if_cancelled()
 
     def interrupt(self) -> None:
-        """See Editor."""
         if self._reading is not None:
             self._interrupt(self._reading.default_buffer)
 
     def show(self, text: str) -> None:
-        """See Editor."""
         app = self._reading.app if self._reading is not None and self._reading.app.is_running else None
         with suppress(OSError):  # the terminal was closed
             if app is not None:
@@ -154,7 +156,6 @@ class LineEditor:
             self._redraw_timer = asyncio.get_running_loop().call_later(GATHER_S, self._redraw_if_changed)
 
     async def close(self) -> None:
-        """See Editor."""
         if self._redraw_timer is not None:
             self._redraw_timer.cancel()
         if self._callbacks.focus is not None:
@@ -398,3 +399,76 @@ def _private_file(path: Path) -> Path:
     finally:
         os.close(fd)
     return path
+
+
+MAX_VISIBLE_LINES, MAX_VISIBLE_CHARS = 5, 1_000
+"""The most lines and characters of a paste that the input line shows; a longer paste becomes a placeholder."""
+
+IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
+
+_PLACEHOLDER = re.compile(r"\[pasted text \d+: [\d,]+ (?:lines|characters)\]")
+_MAX_PATH = 4_096
+_ESCAPED = re.compile(r"\\(.)")
+_NEEDS_QUOTES = re.compile(r"[\s\"'`<>|]")
+
+
+class PastedTexts(Struct):
+    """The long texts that were pasted at one terminal, by their placeholders."""
+
+    _texts: dict[str, str] = field(default_factory=dict[str, str])
+
+    def fold(self, pasted: str) -> str:
+        """Return the text for the input line: the pasted text, or a placeholder for a long one."""
+        lines = pasted.rstrip("\n").count("\n") + 1
+        if lines <= MAX_VISIBLE_LINES and len(pasted) <= MAX_VISIBLE_CHARS:
+            return pasted
+        size = f"{lines:,} lines" if lines > 1 else f"{len(pasted):,} characters"
+        placeholder = f"[pasted text {len(self._texts) + 1}: {size}]"
+        self._texts[placeholder] = pasted
+        return placeholder
+
+    def expand(self, line: str) -> str:
+        """Return the line with the whole text in place of each placeholder."""
+        return _PLACEHOLDER.sub(lambda found: self._texts.get(found[0], found[0]), line) if self._texts else line
+
+    def placeholder_before(self, text_before: str) -> int:
+        """Return the length of the placeholder that ends at the cursor; 0 without one."""
+        if not self._texts or not text_before.endswith("]"):
+            return 0
+        last = list(_PLACEHOLDER.finditer(text_before))[-1:]
+        return len(last[0][0]) if last and last[0].end() == len(text_before) and last[0][0] in self._texts else 0
+
+
+def image_mention(pasted: str, cwd: Path) -> str:
+    """Return `@PATH ` when the pasted text is the path of an existing image, which attaches it; else an empty text.
+
+    Terminals paste a dropped file with quotes, with backslashes before blanks, or as an address `file://`.
+    """
+    text = pasted.strip()
+    if "\n" in text or len(text) > _MAX_PATH:
+        return ""
+    for name in dict.fromkeys((text, _unquoted(text))):
+        path = cwd / Path(name)
+        if path.suffix.lower() not in IMAGE_SUFFIXES:
+            continue
+        try:
+            if not path.is_file():
+                continue
+        except (OSError, ValueError):
+            continue
+        path_text = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
+        if '"' not in path_text:
+            return f'@"{path_text}" ' if _NEEDS_QUOTES.search(path_text) else f"@{path_text} "
+    return ""
+
+
+def _unquoted(text: str) -> str:
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    if text.startswith("file://"):
+        try:
+            return unquote(urlsplit(text).path)
+        except ValueError:
+            return text
+    plain = _ESCAPED.sub(r"\1", text)
+    return str(Path.home() / plain[2:]) if plain.startswith("~/") else plain

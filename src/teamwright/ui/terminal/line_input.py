@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
 from teamwright.ui.terminal.editor_protocol import NO_DRAFT, Editor, LineDraft, ReadCancelled
-from teamwright.ui.terminal.event_formatter import EventFormatter
+from teamwright.ui.terminal.events import EventFormatter
 from teamwright.ui.terminal.request_dialog import RequestDialog
 from teamwright.ui.terminal.request_lines import request_line
 

@@ -15,6 +15,7 @@ from functools import partial
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.session.control.agent_actions import running_command
 from teamwright.session.control.person_actions import (
     member_names,
     members_at_work,
@@ -23,22 +24,19 @@ from teamwright.session.control.person_actions import (
     run_in_shell,
     send_to_member,
 )
-from teamwright.session.control.remote_actions import running_command
 from teamwright.session.notifications import notification_sender
-from teamwright.session.platform_check import mask_secrets
-from teamwright.session.prompt_input import parse_slash_command
+from teamwright.session.options import parse_slash_command
+from teamwright.session.preparation import mask_secrets
 from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.slash_command_call import callable_names
 from teamwright.ui.display_text import clean, fold_lines, window_size
-from teamwright.ui.terminal.agent_text_output import AgentTextOutput, MemberReports, block_renderer
-from teamwright.ui.terminal.command_equivalents import has_equivalent, unknown_command_lines
-from teamwright.ui.terminal.commands import CommandCalls
+from teamwright.ui.terminal.agent_output import AgentTextOutput, MemberReports, RunningOutput, block_renderer
+from teamwright.ui.terminal.commands import CommandCalls, ScreenCommands, Shortcuts
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.editor_protocol import Editor
-from teamwright.ui.terminal.event_formatter import EventFormatter
-from teamwright.ui.terminal.keys import InterruptAction, InterruptState
-from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave, continuing_members, leave_hint
+from teamwright.ui.terminal.events import EventFormatter
+from teamwright.ui.terminal.keys import InterruptAction, InterruptState, Notifier, WindowFocus
 from teamwright.ui.terminal.line_completion import SessionCompletion, TrackedFiles
 from teamwright.ui.terminal.line_input import LineInput
 from teamwright.ui.terminal.line_parser import (
@@ -48,17 +46,22 @@ from teamwright.ui.terminal.line_parser import (
     Note,
     TerminalCommand,
     UnknownCommand,
+    has_equivalent,
     leading_word,
     parse_line,
+    unknown_command_lines,
 )
 from teamwright.ui.terminal.panel import RunningCalls, make_session_panel
-from teamwright.ui.terminal.request_dialog import RequestDialog
-from teamwright.ui.terminal.request_reply import ANSWER_COMMANDS
-from teamwright.ui.terminal.running_output import RunningOutput
-from teamwright.ui.terminal.screen_commands import ScreenCommands
-from teamwright.ui.terminal.session_switch import NextSession, choose_next_session, choose_rewind
-from teamwright.ui.terminal.shortcuts import Shortcuts
-from teamwright.ui.terminal.window_focus import Notifier, WindowFocus
+from teamwright.ui.terminal.request_dialog import ANSWER_COMMANDS, RequestDialog
+from teamwright.ui.terminal.session_switch import (
+    LeaveChoice,
+    NextSession,
+    ask_how_to_leave,
+    choose_next_session,
+    choose_rewind,
+    continuing_members,
+    leave_hint,
+)
 
 
 class SessionScreen:

@@ -20,8 +20,7 @@ from msgspec import Struct, field
 
 from teamwright import __version__
 from teamwright.config.project_runs import git_doubt, is_of_repository, line_files, run_digests
-from teamwright.processes.process_group import ProcessCommand, run_command
-from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.commands import ProcessCommand, ProcessOutput, run_command
 from teamwright.processes.program_environment import own_variables
 from teamwright.protocol.events import Compacted, ModeChanged, ModelCallEnded, ModelChanged, TeamEvent, TurnEnded
 from teamwright.protocol.time_limit import time_limit

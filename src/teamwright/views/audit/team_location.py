@@ -15,13 +15,13 @@ from msgspec import Struct
 from teamwright.agent.transcript import parse_header
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, inbox_stem, parse_agent_id
-from teamwright.protocol.roster import TeamConfig, parse_config
+from teamwright.protocol.members import TeamConfig, parse_config
 from teamwright.requests.request_store import RequestStore
 from teamwright.saved.teams import find_team_view
-from teamwright.storage.jsonl import read_lines
+from teamwright.storage.json_lines import read_lines
 from teamwright.storage.paths import Home
 from teamwright.team_records.file_stores import FileStores
-from teamwright.team_records.team_state_file import TeamFile, read_team_file
+from teamwright.team_records.team_state import TeamFile, read_team_file
 from teamwright.team_records.views import ARCHIVED
 
 FOREVER = float("inf")

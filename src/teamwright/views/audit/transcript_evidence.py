@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, cast
 from msgspec import Struct, field
 
 from teamwright.agent.fork_origin import ForkOrigin, read_conversation
-from teamwright.agent.prompt_prefix import load_prefix
+from teamwright.agent.prompt import load_prefix
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
 from teamwright.protocol.mail import fence_protocol
 from teamwright.protocol.messages import Block, message_text
-from teamwright.storage.jsonl import read_lines
+from teamwright.storage.json_lines import read_lines
 from teamwright.views.audit.team_location import TranscriptFile
 
 _MAIL = "mail:"

@@ -1,1 +1,0 @@
-"""Compaction: the older part of a long conversation is replaced by a summary."""

@@ -1,0 +1,158 @@
+"""The state of one agent's compaction: settings, pending request, and the size of the conversation in tokens.
+
+The size is the service's count where there is one, and an estimate by bytes for the rest; each message is counted
+once. Values and two ports. Depends on prefixes and encoded messages; `compact` has the algorithm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
+
+from teamwright.agent.conversation import Conversation
+from teamwright.agent.tool import AnyTool
+from teamwright.models.model import Failure, ModelCard, Prefix
+from teamwright.models.token_estimate import prefix_tokens, total_tokens
+from teamwright.protocol.usage import Usage
+
+if TYPE_CHECKING:
+    from teamwright.agent.plan_mode import PlanMode
+    from teamwright.agent.toolbox import Toolbox
+    from teamwright.models.effort import Effort
+    from teamwright.models.model import Model
+    from teamwright.permissions.permission_decision import Policy
+
+
+AUTO, MANUAL, CLEAR = "auto", "manual", "clear"
+"""The triggers of a compaction. `clear` writes no summary."""
+
+
+class CompactSettings(Struct, frozen=True):
+    """The condition for automatic compaction."""
+
+    at: float | None = 0.8
+    """The share of the model's window at which a conversation is compacted.
+
+    None: only on request, or when the service reports a full window.
+    """
+
+
+class CompactedAgent(Protocol):
+    """An agent as the ports of its compaction see it."""
+
+    name: str
+    agent_id: str
+    model: Model
+    toolbox: Toolbox
+    policy: Policy
+    plan: PlanMode | None
+    effort: Effort | None
+
+
+class CompactionContext(Protocol):
+    """The port to the state around an agent's conversation, implemented in `teams`."""
+
+    async def wait_until_marked_read(self, agent: CompactedAgent, /) -> None:
+        """Wait until all delivered mail is marked as read. Raises TeamwrightError."""
+
+    async def status_text(self, agent: CompactedAgent, /) -> str:
+        """Return the current status for an agent that continues from a summary: team, tasks, requests, mode, jobs."""
+        ...
+
+
+class NoCompactionContext:
+    """The port for agents without mail and without a team."""
+
+    async def wait_until_marked_read(self, agent: CompactedAgent, /) -> None:
+        """Return immediately: there is no mail."""
+
+    async def status_text(self, agent: CompactedAgent, /) -> str:
+        """Return an empty text."""
+        return ""
+
+
+class CompactResult(Struct, frozen=True):
+    """The result of a compaction. `before` and `after` are tokens, estimated when the service gave no count.
+
+    When `done` is false nothing was changed and `why` has the reason: `limit` names the cap of an exceeded budget,
+    `failure` is the service's. `usage` is charged in every case.
+    """
+
+    done: bool
+    before: int = 0
+    after: int = 0
+    why: str = ""
+    summary: str = ""
+    limit: str = ""
+    failure: Failure | None = None
+    usage: Usage = field(default_factory=Usage)
+
+
+class CompactRequest(Struct):
+    """A compaction on request. `keep` names the facts that the summary must keep."""
+
+    keep: str
+    result: asyncio.Future[CompactResult]
+
+
+class Compaction(Struct):
+    """The compaction state of one agent.
+
+    `turn_lock` is held during a turn, and while an idle conversation is compacted. `make_prefix` returns the prefix
+    that a new conversation of the agent would have. `retry_at` is the number of tokens below which no automatic
+    attempt is made. `measured_context` is the number of messages counted so far, and their tokens.
+    """
+
+    settings: CompactSettings = field(default_factory=CompactSettings)
+    context: CompactionContext = field(default_factory=NoCompactionContext)
+    make_prefix: Callable[[CompactedAgent], Prefix] | None = None
+    make_tools: Callable[[], Awaitable[Sequence[AnyTool]]] | None = None
+    """Return the tools that a new agent of this type would get now."""
+    turn_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    request: CompactRequest | None = None
+    retry_at: int = 0
+    warned_small_window: bool = False
+    """True after the warning about a small window."""
+    measured_context: tuple[int, int] = (0, 0)
+
+    def change_settings(self, settings: CompactSettings) -> None:
+        """Compact by these settings from the next model call on."""
+        self.settings = settings
+
+    def release(self) -> None:
+        """Release the references of a terminated agent."""
+        self.context, self.make_prefix, self.make_tools = NoCompactionContext(), None, None
+
+    def threshold(self, card: ModelCard, answer_tokens: int) -> int | None:
+        """Return the size in tokens that starts a compaction: the set share, with room left for the answer."""
+        share = self.settings.at
+        if share is None:
+            return None
+        return min(int(card.context_tokens * share), prompt_room(card, answer_tokens))
+
+
+def prompt_room(card: ModelCard, answer_tokens: int) -> int:
+    """Return the tokens of the window that a prompt may use.
+
+    The answer keeps its part, at most a quarter of the window.
+    """
+    return card.context_tokens - min(answer_tokens, card.context_tokens // 4)
+
+
+def measure_context(conversation: Conversation, compaction: Compaction) -> int:
+    """Return the size of the next request in tokens, without the answer.
+
+    Only messages since the last call are counted.
+    """
+    number, tokens = conversation.reported_tokens
+    if not tokens or number > len(conversation.items):
+        number, tokens = 0, prefix_tokens(conversation.prefix)
+    known = compaction.measured_context
+    if number < known[0] <= len(conversation.items):
+        number, tokens = known
+    tokens += total_tokens(conversation.items[number:])
+    compaction.measured_context = (len(conversation.items), tokens)
+    return tokens

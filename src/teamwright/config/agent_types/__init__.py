@@ -1,1 +1,0 @@
-"""Agent types: definitions in files, flags and plugins, and which of several with one name is used."""

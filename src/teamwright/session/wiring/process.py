@@ -1,0 +1,522 @@
+"""The parts that every process of a session creates alike: models, tools, agents, jobs and servers.
+
+The session's own process and its member processes are assembled from the same parts, so that agents behave alike in all
+of them. Depends on all packages below and the settings.
+[session/wiring/process_components]
+
+The sandbox of a process, constructed at its first use, and the session's temporary files.
+
+Depends on the session's settings. The construction itself is in `sandbox_factory`, which is loaded at the first use.
+[session/wiring/sandbox_maker]
+
+The confinement of a session's commands, in a file of its directory, for other processes.
+
+Written at each start, when the sandbox was probed. Format: docs/reference/formats/README.md.
+[session/wiring/sandbox_state_file]
+
+The offer of `sandbox.auto_allow` at a terminal: one question, after the person allowed a command that needs no more.
+
+Depends on the session's sandbox and on changes of settings. Verdicts are made in `permissions`.
+[session/wiring/auto_allow_offer]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from teamwright.agent.activity_monitor import Watchdog
+from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.instructions import SessionInstructions
+from teamwright.agent.permission_gate import KeepGrant, LeftOpen, never_left_open
+from teamwright.agent.spawn_limits import AdmitElsewhere, SpawnLimits
+from teamwright.agent.tool import AnyTool
+from teamwright.agent.toolbox import CallNumbers
+from teamwright.agent.transcript import header_tag_key, read_header
+from teamwright.approvals.request_files import RequestFiles
+from teamwright.approvals.request_queue import RequestQueue
+from teamwright.budgets.budget_tracker import BudgetTracker
+from teamwright.config.model_settings_parser import model_settings
+from teamwright.config.settings.merge import make_policy
+from teamwright.config.settings_runs import find_further_programs
+from teamwright.config.tool_names import KNOWN_TOOLS
+from teamwright.config.trusted_skills import make_shelf
+from teamwright.models.effort import parse_optional_effort
+from teamwright.models.model_pool import ModelPool
+from teamwright.models.model_settings import LIMIT_HEADLESS_S
+from teamwright.models.names import key_variables
+from teamwright.permissions.verdict import Approver, PermissionAnswer, Question
+from teamwright.processes.program_environment import add_changeable, own_variables
+from teamwright.protocol.errors import StorageError, TeamwrightError, UsageError
+from teamwright.protocol.events import Emit, Notice
+from teamwright.protocol.ids import LEAD, SessionId, did_you_mean
+from teamwright.protocol.runtime_tags import new_key
+from teamwright.sandbox.policy import NetworkAccess, SandboxMode, SandboxReport
+from teamwright.sandbox.temporary_files import TemporaryFiles
+from teamwright.session.agents.factory import AgentFactory
+from teamwright.session.agents.model_sources import ScriptOptions, SessionModels, open_models
+from teamwright.session.agents.policies import AgentPolicies
+from teamwright.session.agents.specs import SpecResolver, make_resolver
+from teamwright.session.agents.toolset import PLAN_TOOLS, Toolset
+from teamwright.session.options import calls_per_agent
+from teamwright.session.preparation import (
+    SessionContext,
+    are_teams_enabled,
+    ask_timeout,
+    is_unattended,
+    mask_secrets,
+    resumed_model,
+    session_environment,
+    waits_for_answers,
+)
+from teamwright.session.wiring.hooks_factory import AnsweringApprover, FindFactory, HookParts, make_hooks
+from teamwright.session.wiring.mcp_factory import make_mcp_servers
+from teamwright.session.wiring.shell_startup import make_shell_startup
+from teamwright.storage.event_log import EventLog, find_call_number, last_call_number
+from teamwright.storage.file_watcher import Watcher
+from teamwright.storage.files import read_plain, write_atomic
+from teamwright.storage.paths import Home
+from teamwright.teams.team import SessionTeam
+from teamwright.tools.caller import Caller
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, BashSettings, remove_variables
+from teamwright.tools.shell.startup import plain_shell
+
+if TYPE_CHECKING:
+    from teamwright.sandbox.sandbox import Sandbox
+    from teamwright.session.agents.web_search import SessionSearch
+    from teamwright.session.mcp_servers import SessionMcpServers
+    from teamwright.tools.team.send_message import PermissionAnswers, StopRequests
+    from teamwright.worktrees.session_worktrees import SessionWorktrees
+
+
+def call_counter_path(home: Home, cwd: Path, session: SessionId) -> Path:
+    """Return the file in which the processes of a session count their tool calls."""
+    return home.session(cwd, session) / "calls"
+
+
+def open_call_counter(context: SessionContext, log: EventLog) -> CallNumbers:
+    """Open the numbers of tool calls. A resumed session continues its numbers, and knows the earlier ones."""
+    numbers = CallNumbers(
+        last_call_number(log.path) if context.resumed else 0, find_earlier=partial(find_call_number, log.path)
+    )
+    together = call_counter_path(context.home, context.cwd, context.id)
+    if context.room is not None or together.exists():
+        numbers.share(together)
+    return numbers
+
+
+def open_background_jobs(context: SessionContext, stack: AsyncExitStack) -> BackgroundJobs:
+    """Open the background jobs, and end processes that an earlier incarnation left running."""
+    jobs = BackgroundJobs(session=context.directory, redact=lambda command: mask_secrets(command, context.env))
+    stack.push_async_callback(jobs.close)
+    jobs.start_orphan_cleanup()
+    return jobs
+
+
+class AgentServices(Struct, frozen=True):
+    """The services that a process gives its agents.
+
+    `approver` answers permission questions, `stopping` asks members to stop, `keep_grant` stores grants of an approval.
+    `admit_elsewhere` counts sub-agents in the process that counts all of the run. `left_open` returns True for a call
+    that never ran, because its request was left open.
+    """
+
+    policies: AgentPolicies
+    jobs: BackgroundJobs
+    numbers: CallNumbers
+    approver: AnsweringApprover
+    stopping: StopRequests
+    keep_grant: KeepGrant
+    permits: PermissionAnswers | None = None
+    admit_elsewhere: AdmitElsewhere | None = None
+    left_open: LeftOpen = never_left_open
+
+
+def make_policies(context: SessionContext, *, lead_answers: bool | None = None) -> AgentPolicies:
+    """Create the policies of the session's agents. `lead_answers` has precedence over the setting."""
+    settings = context.settings
+    own = tuple(context.directory / name for name in ("output", "history"))
+    further = find_further_programs(context.places, context.home, context.trust.root)
+    temporary = make_temporary_files(context)
+    session = make_policy(settings, context.home, context.cwd, context.trust, own, temporary, further=further)
+    add_changeable(session.scope.directories)
+    return AgentPolicies(
+        session, context.definition, lead_answers=settings.lead_answers if lead_answers is None else lead_answers
+    )
+
+
+class _Making(Struct, frozen=True):
+    """The values that the parts of one agent factory are made from. `found` returns the factory once it is made."""
+
+    context: SessionContext
+    log: EventLog
+    services: AgentServices
+    budget_tracker: BudgetTracker
+    resolver: SpecResolver
+    sandbox: Callable[[], Sandbox]
+    found: FindFactory
+
+
+def _toolset(making: _Making) -> Toolset:
+    """Create the toolset, with the hooks, the MCP servers and the web search of the process."""
+    context, log, services = making.context, making.log, making.services
+    settings, options, jobs = context.settings, context.options, services.jobs
+    models = model_settings(settings)
+    bash = replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models)))
+    hooks = HookParts(services.approver, bash, jobs.records, making.resolver.hooks_of, making.found)
+    servers = make_mcp_servers(context, log, bash, making.found)
+    return Toolset(
+        jobs,
+        services.approver,
+        services.stopping,
+        bash,
+        models,
+        _proves_read_only,
+        context.env,
+        make_hooks(context, log, hooks),
+        servers,
+        _search(context, bash, making, servers),
+        teams=are_teams_enabled(context),
+        attended=not is_unattended(context),
+        notify=partial(_notify_from_thread, asyncio.get_running_loop(), log),
+        extra=_python_tools(options.tools, making.found),
+        sandbox=making.sandbox,
+        permits=services.permits,
+        agent_types=partial(making.resolver.agent_types.tool_description, services.policies.may_start),
+        shelf=make_shelf(settings, context.home, context.trust, context.places.plugins, context.id),
+        startup=make_shell_startup(context.home, context.id, bash, context.env, log.emit, jobs.records),
+    )
+
+
+def _notify_from_thread(loop: asyncio.AbstractEventLoop, log: EventLog, text: str) -> None:
+    """Emit a warning for the person from any thread, as long as the session's loop runs."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(log.emit, Notice(member=LEAD, text=text, level="warning"))
+
+
+def _describe_caller(found: FindFactory, caller: str) -> tuple[str, str, str]:
+    """Return the lead or the member that an agent works for, the name of its team and the number of its task."""
+    factory = found()
+    inherited, team = factory.inheritances.get(caller), factory.team
+    member = caller if inherited is None else inherited.root
+    return member, team.name if team is not None and team.exists else "", factory.budget_tracker.task_of(member)
+
+
+def _python_tools(functions: Sequence[Callable[..., Any]], found: FindFactory) -> Sequence[AnyTool]:
+    """Return the program's own functions as tools. Their module is imported with the first function."""
+    if not functions:
+        return ()
+    from teamwright.tools.python_tool import python_tools
+
+    return python_tools(functions, partial(_describe_caller, found))
+
+
+def _proves_read_only(command: str, cwd: Path) -> bool:
+    """Return True when a shell command certainly changes nothing. The parser is imported at the first command."""
+    from teamwright.permissions.shell_verdict import is_proven_read_only
+
+    return is_proven_read_only(command, cwd)
+
+
+def make_models(context: SessionContext, numbers: CallNumbers) -> SessionModels:
+    """Create the models that agents of this process open."""
+    options = context.options
+    model = options.model if options.model is not None else resumed_model(context)
+    play = ScriptOptions(options.given, numbers.number_for, options.pace_s)
+    settings = model_settings(context.settings)
+    if options.headless:
+        settings = replace(settings, limit_most_s=min(settings.limit_most_s, LIMIT_HEADLESS_S))
+    stores = options.stores
+    pool = ModelPool(context.home, stores.share_rate_limit if stores is not None else None)
+    return open_models(model, settings, context.env, play, pool)
+
+
+def make_agent_factory(
+    context: SessionContext,
+    models: SessionModels,
+    budget_tracker: BudgetTracker,
+    log: EventLog,
+    services: AgentServices,
+) -> AgentFactory:
+    """Create the factory of all agents of this process. `budget_tracker` has the budget of their calls."""
+    options, settings = context.options, context.settings
+    root, outside = context.trust.root, context.trust.trusted_texts
+    known = SessionInstructions.load(context.cwd, root, context.home.own, settings.compat, outside)
+    resolver = make_resolver(context, log.emit)
+    sandbox = sandbox_maker(context, log.emit)
+    style, problem = _style(context)
+    agent_factory = AgentFactory(
+        context.home,
+        context.id,
+        context.cwd,
+        models,
+        _toolset(_Making(context, log, services, budget_tracker, resolver, sandbox, lambda: agent_factory)),
+        services.policies,
+        with_auto_allow_offer(context, services.approver, sandbox, log.emit),
+        services.keep_grant,
+        budget_tracker,
+        log.emit,
+        SpawnLimits(settings.limits, admit_elsewhere=services.admit_elsewhere),
+        session_environment(context),
+        known,
+        env=dict(settings.env),
+        max_rounds=options.budget.turns,
+        each_rounds=calls_per_agent(options, settings.each),
+        effort=parse_optional_effort(options.effort),
+        thinking_tokens=options.thinking_tokens,
+        appended="\n\n".join(part for part in (style, options.append_system_prompt) if part),
+        base=options.system_prompt,
+        fallback_models=options.fallback_models,
+        lead_type=options.agent,
+        usual_lead_type=settings.lead_type,
+        tag_key=_tag_key(context),
+        numbers=services.numbers,
+        attended=log.has_listeners,
+        left_open=services.left_open,
+        compact=settings.compact,
+        resolver=resolver,
+        make_worktrees=lambda: _worktrees(context, agent_factory),
+    )
+    if problem:
+        resolver.notify_once(problem)
+    log.subscribe(services.policies.note_event, live=False)
+    return agent_factory
+
+
+def _style(context: SessionContext) -> tuple[str, str]:
+    """Return the text of the chosen output style, and what is wrong with the choice. Most sessions have none."""
+    name, compat = context.settings.output_style, context.settings.compat
+    if not name or context.room is not None:
+        return "", ""
+    from teamwright.config.output_styles import output_styles, style_text
+
+    return style_text(name, output_styles(context.home, context.trust.root, compat=compat))
+
+
+def _search(context: SessionContext, bash: BashSettings, making: _Making, servers: SessionMcpServers) -> SessionSearch:
+    """Create the web search of a session; which way it has is known when its model is."""
+    from teamwright.session.agents.web_search import SessionSearch
+
+    own = own_variables({**remove_variables(bash.hidden, context.env), **context.settings.env})
+    env = {**own, **context.settings.person_env, **COMMAND_ENVIRONMENT}
+    return SessionSearch(
+        context.settings.web_search,
+        making.budget_tracker,
+        making.log.emit,
+        context.cwd,
+        env,
+        plain_shell(),
+        lambda: servers.tools_of(None, lambda _name: True),
+    )
+
+
+def _worktrees(context: SessionContext, agent_factory: AgentFactory) -> SessionWorktrees:
+    from teamwright.session.wiring.worktree_factory import make_worktrees  # a session without worktrees loads none
+
+    return make_worktrees(context, agent_factory)
+
+
+def _tag_key(context: SessionContext) -> str:
+    """Return the key of the runtime's tags: a new one for a new session, else the one in its lead's transcript."""
+    if not context.resumed and context.room is None:
+        return new_key()
+    header = read_header(context.home.transcript(context.cwd, context.id))
+    return header_tag_key(header or {}) or new_key()
+
+
+def start_services(
+    context: SessionContext, log: EventLog, agent_factory: AgentFactory, stack: AsyncExitStack
+) -> list[str]:
+    """Start the watchdog, and let the stack end what the agents share. Return lines about servers that are left out."""
+    toolset = agent_factory.toolset
+    if toolset.startup is not None:
+        stack.push_async_callback(toolset.startup.close)
+    stack.push_async_callback(toolset.close_sandbox)
+    if context.room is None and toolset.sandbox is not None:
+        start_sandbox_report(context, toolset.sandbox, stack)
+    agent_factory.watchdog = Watchdog(log.emit, stalled_s=context.settings.stalled_after_s)
+    stack.callback(agent_factory.watchdog.close)
+    stack.push_async_callback(toolset.serving.close)
+    return toolset.serving.load()
+
+
+def make_request_queue(context: SessionContext, log: EventLog, watcher: Watcher) -> RequestQueue:
+    """Create the request queue of the run, with its files."""
+    options = context.options
+    files = RequestFiles(context.directory, context.id, watch=watcher.follow)
+    return RequestQueue(
+        log.emit,
+        lambda: options.interactive,
+        files,
+        ask_timeout(context),
+        options.on_request,
+        answerer="terminal" if options.interactive else "program",
+        waits=waits_for_answers(context),
+        settings=context.home.settings,
+    )
+
+
+def require_known_tools(agent_factory: AgentFactory, team: SessionTeam) -> None:
+    """Raise UsageError, with the nearest name, for a rule of a flag that names no known tool, which would guard
+    nothing.
+    """
+    tools = PLAN_TOOLS | {tool.name for tool in agent_factory.toolset.tools(Caller(LEAD, team))}
+    known = tools | KNOWN_TOOLS | {"Unconfined", "Task", "MultiEdit"}
+    for rule in agent_factory.policy.rules:
+        if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
+            continue
+        do = did_you_mean(rule.tool, known, [f"the tools are {', '.join(sorted(tools))}"])
+        what = f"the rule {rule.text[:80]} names a tool that does not exist"
+        raise UsageError("usage", what, looked_at=[("from", rule.source)], do=do, note="nothing was started")
+
+
+def sandbox_maker(context: SessionContext, emit: Emit) -> Callable[[], Sandbox]:
+    """Return a function that makes the sandbox at the first command. A required one is made now: it may not work."""
+    make = _make_once(context, emit)
+    if context.settings.sandbox.mode is SandboxMode.REQUIRED:
+        make()
+    return make
+
+
+def start_sandbox_report(context: SessionContext, sandbox: Callable[[], Sandbox], stack: AsyncExitStack) -> None:
+    """Probe the sandbox while the session begins, warn of what it does not enforce, and save it for other processes."""
+
+    async def report() -> None:
+        write_sandbox(context.directory, await sandbox().report())
+
+    task = asyncio.create_task(report(), name="sandbox report")
+    stack.push_async_callback(asyncio.wait, {task})
+
+
+def make_temporary_files(context: SessionContext) -> TemporaryFiles | None:
+    """Return the session's temporary files; None when the sandbox is off."""
+    if context.settings.sandbox.mode is SandboxMode.OFF:
+        return None
+    directory = context.home.session(context.cwd, context.id) / "tmp"
+    return TemporaryFiles(os.path.realpath(directory), _make_once(context, lambda _event: None))
+
+
+def _make_once(context: SessionContext, emit: Emit) -> Callable[[], Sandbox]:
+    @cache
+    def make() -> Sandbox:
+        from teamwright.session.wiring.sandbox_factory import make_sandbox  # a session without commands needs none
+
+        return make_sandbox(context, emit)
+
+    return make
+
+
+STATE = "sandbox.json"
+"""Name of the file in a session's directory."""
+
+VERSION = 1
+_MOST_BYTES = 100_000
+
+
+class _StateFile(Struct, frozen=True):
+    v: int
+    pid: int
+    sandbox: SandboxReport
+
+
+def write_sandbox(directory: Path, report: SandboxReport) -> None:
+    """Save what confines the commands of this process. Never raises: no start fails because of it."""
+    with suppress(StorageError, OSError):
+        write_atomic(directory / STATE, msgspec.json.encode(_StateFile(VERSION, os.getpid(), report)))
+
+
+def read_sandbox(directory: Path, pid: int) -> SandboxReport | None:
+    """Return what the process of this id saved; None when it has saved nothing yet, or it cannot be read."""
+    try:
+        saved = msgspec.json.decode(read_plain(directory / STATE, _MOST_BYTES), type=_StateFile)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return saved.sandbox if saved.pid == pid else None
+
+
+KEY = "sandbox.auto_allow"
+ACCEPT, DECLINE = "Run them without a question", "Ask about them, as before"
+
+_NETWORK = {
+    NetworkAccess.DENY: "They reach no host.",
+    NetworkAccess.ASK: "The first connection to each host asks.",
+    NetworkAccess.ALLOW: "They reach every host, because sandbox.network is allow.",
+}
+
+
+class AutoAllowOffer(Struct):
+    """An approver that asks another one, and offers the setting once. Implements `permissions.verdict.Approver`."""
+
+    approver: Approver
+    context: SessionContext
+    sandbox: Callable[[], Sandbox]
+    emit: Emit
+    is_made: bool = False
+
+    async def ask(self, question: Question) -> PermissionAnswer:
+        """Return the answer of the approver. The setting is offered before the allowed command runs."""
+        answer = await self.approver.ask(question)
+        # Another process, a hook or the lead may have answered: only the person at this terminal decides for the user.
+        if answer.allowed and answer.by == "terminal" and question.auto_allow_answers and not self.is_made:
+            self.is_made = True
+            sandbox = self.sandbox()
+            if sandbox.holds_all and not sandbox.settings.auto_allow:
+                await self._offer(sandbox)
+        return answer
+
+    async def _offer(self, sandbox: Sandbox) -> None:
+        """Ask the person, and keep both answers in the user's settings, so that no later session asks."""
+        question = Question(LEAD, "Bash", "question", self._text(sandbox), "", options=(ACCEPT, DECLINE), owner=LEAD)
+        answer = await self.approver.ask(question)
+        if not answer.allowed or answer.by != "terminal":
+            return
+        accepts = answer.text.strip().lower() in {ACCEPT.lower(), "y", "yes"}
+        try:
+            text = await asyncio.to_thread(self._store, accepts)
+        except TeamwrightError as problem:
+            self.emit(Notice(member=LEAD, text=f"{KEY} is not changed: {problem.what}", level="warning"))
+            return
+        if accepts:
+            sandbox.turn_on_auto_allow()
+        self.emit(Notice(member=LEAD, text=text))
+
+    def _text(self, sandbox: Sandbox) -> str:
+        return (
+            "May commands like this one run without a question from now on, in all projects?\n"
+            f"The sandbox ({sandbox.implementation().name}) lets them change only the session's directories and caches,"
+            f" and hides credentials. {_NETWORK[sandbox.settings.network]}\n"
+            "Deny and ask rules and the rules about git still apply."
+        )
+
+    def _store(self, accepts: bool) -> str:
+        """Store the answer in the user's settings, and return a sentence that says so. Raises as `set_value` does."""
+        from teamwright.config.settings.edit import (
+            SettingTarget,
+            set_value,  # loaded only for an answer
+        )
+
+        value = "true" if accepts else "false"
+        change = set_value(SettingTarget(self.context.home, self.context.cwd), KEY, value)
+        return f"saved in {change.file}: {KEY} {value}"
+
+
+def with_auto_allow_offer(
+    context: SessionContext, approver: Approver, sandbox: Callable[[], Sandbox], emit: Emit
+) -> Approver:
+    """Return an approver that offers the setting; the given one where nothing is to be offered.
+
+    No person is at a terminal, the process is a member's, the setting has a value, or the sandbox is off.
+    """
+    is_off = context.settings.sandbox.mode is SandboxMode.OFF
+    if not context.options.interactive or context.room is not None or KEY in context.settings.origins or is_off:
+        return approver
+    return AutoAllowOffer(approver, context, sandbox, emit)

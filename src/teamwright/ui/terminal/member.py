@@ -1,0 +1,522 @@
+"""The terminal of one member: its conversation as it happens, and a line to write to it.
+
+A typed line becomes a message; keys end its turn, never its process. Uses the same parts as the lead's terminal.
+[ui/member_terminal]
+
+The main function of a member process: it runs the member, with a screen on a terminal and plain lines otherwise.
+
+Depends on the package `session` and on `event_text`.
+[ui/member_process]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from teamwright.member_process.join_team import RunningMember, run_external_member, running_member, take_spawn_file
+from teamwright.member_process.member import MemberEnd
+from teamwright.member_process.own_terminal import OwnTerminalControl
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import (
+    AssistantText,
+    MessageSent,
+    RequestClosed,
+    RequestOpened,
+    TeamEvent,
+    TextDelta,
+    TurnEnded,
+)
+from teamwright.protocol.ids import LEAD, nearest
+from teamwright.protocol.member_flags import MemberFlags, parse_argv
+from teamwright.session.options import parse_slash_command
+from teamwright.session.preparation import mask_secrets
+from teamwright.session.spawn_file import VARIABLE
+from teamwright.ui.display_text import clean, cut, fold_lines, one_line, window_size
+from teamwright.ui.event_text import event_line
+from teamwright.ui.foreground_choice import choose_foreground, moved_lines
+from teamwright.ui.python_gc import freeze_loaded
+from teamwright.ui.terminal.agent_output import AgentTextOutput, RunningOutput, block_renderer, ends_text
+from teamwright.ui.terminal.conversation_view import received_lines
+from teamwright.ui.terminal.editor_protocol import Editor, EditorCallbacks, ReadCancelled
+from teamwright.ui.terminal.events import EventFormatter
+from teamwright.ui.terminal.keys import HELP_COLUMN, LEAVE_WINDOW_S, InterruptAction, InterruptState
+from teamwright.ui.terminal.line_completion import Candidate
+from teamwright.ui.terminal.line_input import LineInput
+from teamwright.ui.terminal.line_parser import NOTE_LINES, bare_command, is_note
+from teamwright.ui.terminal.panel import Panel, RunningCalls
+from teamwright.ui.terminal.request_dialog import RequestDialog
+from teamwright.ui.terminal.request_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
+from teamwright.views.status import MemberScreen, member_cost
+
+MIN_WIDTH = 20
+
+
+def greeting_lines(name: str, team: str, model: str, mode: str, known_messages: int, width: int) -> list[str]:
+    """Return the greeting lines. `known_messages` is the number of messages of a resumed conversation."""
+    who = clean(name)
+    lines = [
+        f"{who} · team {clean(team)} · {clean(model)} · {clean(mode)}",
+        f"  what you type goes to {who} as mail from you · /help",
+        "  Esc or Ctrl-C ends its turn · /stop ends it · closing the terminal ends it too",
+    ]
+    if known_messages:
+        lines.append(f"  it continues; its conversation has {known_messages} messages")
+    return [cut(line, max(width - 1, MIN_WIDTH)) for line in lines]
+
+
+def lead_change_lines(name: str, is_back: bool, grace_s: float | None) -> list[str]:
+    """Return the lines that the lead has ended, and how long the member waits, or that the lead is back."""
+    if is_back:
+        return [f"the lead of {name} is back"]
+    stays = "until it is back" if grace_s is None else f"{grace_s:.0f} s for it to come back, and keeps its place"
+    return [f"the lead of {name} is gone: {name} stays {stays}"]
+
+
+COMMANDS = {
+    "/help": "this list",
+    "/tasks": "the task list of the team, and what it runs beside its turn",
+    "/requests": "what it asks you; asks again what you put off",
+    "/context": "what fills its window, and when it will be compacted",
+    "/compact KEEP": "continue from a summary that keeps these points",
+    "/cost": "tokens and money that it used since its process began",
+    "/mode MODE": "the permission modes; another one for it",
+    "/bg NAME": "move what it waits for to the background; of several it lists them for your choice",
+    "/stop": "end it for good; its open tasks go back to the list",
+}
+"""Commands as /help lists them. `/stop` and `/requests` are handled by this module."""
+
+COMMAND_NAMES = tuple(usage.split()[0] for usage in COMMANDS)
+
+KEY_LINES = (
+    f"{'Esc, Ctrl-C':<{HELP_COLUMN}} ends its turn; it stays, and waits for your words",
+    f"{'Ctrl-B':<{HELP_COLUMN}} on an empty line: what it waits for itself moves to the background",
+    f"{'Alt-Enter':<{HELP_COLUMN}} a new line",
+    "closing the terminal ends it like /stop; while its lead is gone it keeps its place",
+)
+
+CommandHandler: TypeAlias = Callable[[OwnTerminalControl, str], Awaitable[list[str]]]
+
+
+def parse_command(line: str) -> tuple[str, str] | None:
+    """Return a typed command with its slash and its arguments; None for other text."""
+    called = parse_slash_command(line.strip())
+    return None if called is None else (f"/{called[0].lower()}", called[1].strip())
+
+
+async def complete(before: str) -> list[Candidate]:
+    """Return the completions for the text before the cursor."""
+    if not before.startswith("/") or " " in before:
+        return []
+    return [Candidate(name, len(before), "command") for name in COMMAND_NAMES if name.startswith(before.lower())]
+
+
+def unknown_command_lines(name: str) -> list[str]:
+    """Return the lines for an unknown command."""
+    close = nearest(name, COMMAND_NAMES)
+    return [
+        f"  there is no {clean(name)} at a member's terminal" + (f"; did you mean {close}?" if close else ""),
+        f"  there are  {' '.join(COMMAND_NAMES)}",
+    ]
+
+
+async def _help(_control: OwnTerminalControl, _rest: str) -> list[str]:
+    return [
+        *(f"  {usage:<{HELP_COLUMN}} {about}" for usage, about in COMMANDS.items()),
+        *(f"  {line}" for line in KEY_LINES),
+    ]
+
+
+async def _tasks(control: OwnTerminalControl, _rest: str) -> list[str]:
+    return [*task_lines(await control.tasks()), *(f"  └ {one_line(line)}" for line in control.running())]
+
+
+async def _context(control: OwnTerminalControl, _rest: str) -> list[str]:
+    return context_lines(control.context())
+
+
+async def _compact(control: OwnTerminalControl, rest: str) -> list[str]:
+    return [f"  {clean(control.name)} does it before its next model call"] if control.compact(rest) else []
+
+
+async def _cost(control: OwnTerminalControl, _rest: str) -> list[str]:
+    return cost_lines(await member_cost(control))
+
+
+async def _mode(control: OwnTerminalControl, rest: str) -> list[str]:
+    if not rest:
+        return [f"  {clean(control.name)} is in mode {control.mode}", "", *mode_meaning_lines()]
+    if len(rest.split()) > 1:
+        return ["  /mode MODE: one mode, for this member"]
+    return [f"  {clean(await control.set_mode(rest))}"]
+
+
+async def _background(control: OwnTerminalControl, rest: str) -> list[str]:
+    chosen, lines = choose_foreground(control.foreground(), rest)
+    return moved_lines(control.move_to_background(chosen)) if chosen else lines
+
+
+def background_lines(control: OwnTerminalControl) -> list[str]:
+    """Move to the background what the member itself waits for, and return lines that name it."""
+    return moved_lines(control.move_to_background())
+
+
+HANDLERS: dict[str, CommandHandler] = {
+    "/help": _help,
+    "/tasks": _tasks,
+    "/context": _context,
+    "/compact": _compact,
+    "/cost": _cost,
+    "/mode": _mode,
+    "/bg": _background,
+}
+"""The function of each command."""
+
+
+class MemberTerminal:
+    """The terminal of a member, until the member ends. `editor` is set before the first output.
+
+    The member waits `grace_s` seconds without a lead; None: no limit.
+    """
+
+    def __init__(
+        self,
+        control: OwnTerminalControl,
+        formatter: EventFormatter,
+        team: str,
+        grace_s: float | None,
+        env: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.control = control
+        self.formatter = formatter
+        self.team = team
+        self.grace_s = grace_s
+        self.running_calls = RunningCalls()
+        self.interrupts = InterruptState()
+        self._leave_hinted_at = float("-inf")
+        self.line_input = LineInput(self.formatter, self.show, RequestDialog(run_command=self._run_at_request))
+        colors, markdown = self.formatter.paint.on, self.control.member.settings.markdown
+        self.texts = AgentTextOutput(self.show, _mask, block_renderer(env, markdown=markdown, colors=colors))
+        self.panel = Panel(
+            MemberScreen(self.control),
+            self.running_calls,
+            self.formatter.paint,
+            lambda: LEAD,
+            None,
+            _mask,
+            changed=lambda: self.editor.refresh(),
+        )
+        self.running_output = RunningOutput(
+            self.formatter,
+            self.running_calls,
+            lambda: self.control.name,
+            self.control.running_command,
+            _mask,
+            lambda: self.editor.refresh(),
+        )
+
+    @property
+    def editor(self) -> Editor:
+        """The editor in which the person types."""
+        return self.line_input.editor
+
+    def editor_callbacks(self, history: Path) -> EditorCallbacks:
+        """Return the callbacks for the editor."""
+        return EditorCallbacks(
+            on_interrupt=self.on_interrupt,
+            complete=complete,
+            history=history,
+            colors=self.formatter.paint.on,
+            on_background=self.on_background,
+            on_escape=self.on_escape,
+            status_area=self.panel,
+            text_rows=lambda: [*self.texts.open_rows(), *self.running_output.rows()],
+        )
+
+    # ── callbacks of the editor ─────────────────────────────────────────────────────────────────────────────────
+
+    def on_interrupt(self, line: bool) -> InterruptAction:
+        """Handle Ctrl-C: clear the line, end the turn, or show how to end the member. It never closes the terminal."""
+        act = self.interrupts.press(line=line, is_working=self.control.is_working, now=time.monotonic())
+        if act is InterruptAction.CLEAR:
+            return act
+        if act is not InterruptAction.END_TURN or not self.control.interrupt():
+            self.show([f"  no turn of {self.control.name} runs; /stop ends {self.control.name} for good"])
+        return InterruptAction.END_TURN
+
+    def on_escape(self) -> str:
+        """Handle Esc on an empty line. It sends nothing."""
+        if self.control.is_working:
+            self.control.interrupt()
+        return ""
+
+    def on_background(self) -> None:
+        """Handle Ctrl-B on an empty line."""
+        self.show(background_lines(self.control))
+
+    # ── events ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Print lines above the prompt, with secrets masked."""
+        if lines:
+            self.editor.show(_mask("".join(f"{line}\n" for line in lines)))
+
+    def greet(self) -> None:
+        """Print the greeting."""
+        control = self.control
+        self.show(
+            greeting_lines(
+                control.name, self.team, control.model, control.mode, control.earlier_messages, self._width()
+            )
+        )
+        self.show([f"  {clean(warning)}" for warning in control.member.warnings])
+
+    def on_event(self, event: TeamEvent) -> None:
+        """Show an event of the member, or of its sub-agents."""
+        self.formatter.width = self._width()
+        mine = event.member == self.control.name
+        if isinstance(event, TextDelta):
+            if mine:
+                self.texts.add(event.member, event.text)
+                self.editor.refresh()
+            return
+        if mine and ends_text(event):
+            self.texts.end(event.member)
+        if isinstance(event, AssistantText):
+            is_received = mine and event.message["role"] == "user"
+            self.show(received_lines(event.content, self.control.name, self.formatter) if is_received else [])
+            return
+        self.running_calls.note(event)
+        self.running_output.note(event)
+        self.panel.note(event)
+        if isinstance(event, TurnEnded) and mine:
+            self.running_calls.clear_member(event.member)
+            self.show([] if event.stop == "done" else [f"  its turn has ended: {clean(event.detail or event.stop)}"])
+        elif not (isinstance(event, MessageSent) and event.wire == "idle_notification"):
+            self.texts.print(self.formatter.lines(event))
+        self.editor.refresh()
+
+    def on_lead_change(self, is_there: bool) -> None:
+        """Show that the lead has ended or is back."""
+        self.show(lead_change_lines(self.control.name, is_there, self.grace_s))
+        self.editor.refresh()
+
+    def on_request(self, request: RequestOpened) -> None:
+        """Show a request of the member; any other terminal may answer it too."""
+        self.line_input.add_request(request)
+
+    def on_answer(self, event: RequestClosed) -> None:
+        """Remove a closed request; an answer from another terminal is shown."""
+        questions = self.line_input.requests
+        if event.request in {one.request for one in (*questions.waiting, *questions.postponed)}:
+            self.show(["  it was answered in another terminal, or is no longer open"])
+        self.line_input.remove_request(event)
+
+    # ── lines ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def read_lines(self) -> None:
+        """Execute each typed line until the member ends."""
+        self.panel.begin()
+        try:
+            while not self.control.is_ended:
+                await self._read_line()
+        finally:
+            self.panel.end()
+            self.running_output.end()
+
+    async def _read_line(self) -> None:
+        try:
+            if (line := await self.line_input.read_line()) is not None:
+                self.interrupts.reset()
+                await self._handle_line(line)
+        except EOFError:
+            self._leave_on_second_press()
+
+    async def _handle_line(self, line: str) -> None:
+        called = parse_command(line)
+        try:
+            if called is None:
+                await self._words(line)
+            elif called[0] == "/stop":
+                await self._stop()
+            elif called[0] == "/requests":
+                questions = self.line_input.requests
+                self.show([] if questions.restore_postponed() else questions.lines(self.formatter))
+            elif (run := HANDLERS.get(called[0])) is not None:
+                self._show_folded(await run(self.control, called[1]))
+            else:
+                self._show_folded(unknown_command_lines(called[0]))
+        except TeamwrightError as problem:
+            self._show_folded([clean(line) for line in problem.render().split("\n")])
+
+    async def _run_at_request(self, line: str) -> bool:
+        """Run a command that was typed at a request; the request waits."""
+        called = parse_command(line)
+        if called is None or called[0] == "/requests" or called[0] not in COMMAND_NAMES:
+            return False
+        await self._handle_line(line)
+        return True
+
+    async def _words(self, line: str) -> None:
+        """Send a line to the member, unless it is a bare command or a note, which is not for a model."""
+        bare = bare_command(line)
+        if bare == "/quit":
+            self._leave_on_second_press()
+        elif bare is not None:
+            self._show_folded(await HANDLERS[bare](self.control, ""))
+        elif is_note(line):
+            self._show_folded(NOTE_LINES)
+        elif line.strip():
+            await self.control.send(line)
+
+    def _show_folded(self, lines: Sequence[str]) -> None:
+        """Print lines without colours, broken between words in a narrow window."""
+        self.show(fold_lines(lines, self._width()))
+
+    async def _stop(self) -> None:
+        """End the member for good after the person confirmed."""
+        name = clean(self.control.name)
+        try:
+            reply = await self.editor.answer(f"end {name} for good? [y/n] ")
+        except ReadCancelled:
+            reply = ""
+        if reply.strip().lower() in {"y", "yes"}:
+            await self.control.stop()
+        else:
+            self.show([f"  {name} stays"])
+
+    def _leave_on_second_press(self) -> None:
+        """Leave on the second Ctrl-D within the window. A terminal that was closed sends the second one at once."""
+        now, before = time.monotonic(), self._leave_hinted_at
+        self._leave_hinted_at = now
+        if now - before <= LEAVE_WINDOW_S:
+            self.control.leave()
+            return
+        name = clean(self.control.name)
+        again = f"Ctrl-D again within {LEAVE_WINDOW_S:.0f} s closes this terminal, and ends {name} with it"
+        self.show([f"{again}; its open tasks go back to the list"])
+
+    def _width(self) -> int:
+        return window_size().columns
+
+
+def _mask(text: str) -> str:
+    return mask_secrets(text, os.environ)
+
+
+async def run_in_external_team(flags: MemberFlags) -> MemberEnd:
+    """Run the member of an external team to its end. Raises TeamwrightError."""
+    print_line(f"{flags.agent_name} of {flags.team_name}, which another program leads")
+    async with run_external_member(flags, os.environ) as member:
+        unsubscribe = member.log.subscribe(lambda _number, event: show_event(event), live=False)
+        try:
+            ended = await member.wait_until_ended()
+        finally:
+            unsubscribe()
+    print_line(f"{flags.agent_name} has ended: {ended.cause or ended.how}")
+    return ended
+
+
+def show_event(event: TeamEvent) -> None:
+    """Print the line of an event, if it has one; at the end of a turn, its final text."""
+    line = event.text if isinstance(event, TurnEnded) else event_line(event)
+    if line:
+        print_line(line)
+
+
+def print_line(line: str) -> None:
+    """Print a cleaned line."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.write(clean(line) + "\n")
+        sys.stdout.flush()
+
+
+EXIT_CODES = {"left": 0, "suspended": 0, "killed": 0, "failed": 1}
+"""Exit codes of a member process, by the way it ended."""
+
+
+def run_member(argv: Sequence[str]) -> int:
+    """Run the member that the arguments name and return the exit code. Raises TeamwrightError."""
+    return asyncio.run(_run(parse_argv(argv, foreign=not os.environ.get(VARIABLE))))
+
+
+async def _run(flags: MemberFlags) -> int:
+    # a lead of this program passes a spawn file; without one the lead is another program
+    if not os.environ.get(VARIABLE):
+        return EXIT_CODES[(await run_in_external_team(flags)).how]
+    spawn = take_spawn_file(flags, os.environ)
+    attended = sys.stdin.isatty() and sys.stdout.isatty()
+    feed = EventBuffer()
+    if not attended:
+        print_line(f"{spawn.member} of {spawn.team}")
+    async with running_member(spawn, lambda log: log.subscribe(feed.put, live=attended)) as member:
+        freeze_loaded()
+        ended = await (_show_screen if attended else _show_plain)(member, feed)
+    print_line(f"{spawn.member} has ended: {ended.cause or ended.how}")
+    return EXIT_CODES[ended.how]
+
+
+class EventBuffer:
+    """A buffer that keeps events until a screen is ready to show them."""
+
+    def __init__(self) -> None:
+        self._events: list[TeamEvent] = []
+        self._show: Callable[[TeamEvent], None] | None = None
+
+    def put(self, _number: int, event: TeamEvent) -> None:
+        """Keep or show the event; see storage.event_log.Subscriber."""
+        if self._show is None:
+            self._events.append(event)
+        else:
+            self._show(event)
+
+    def replay_to(self, show: Callable[[TeamEvent], None]) -> None:
+        """Show the buffered events, then each new one."""
+        self._show = show
+        while self._events:
+            show(self._events.pop(0))
+
+
+async def _show_plain(member: RunningMember, feed: EventBuffer) -> MemberEnd:
+    """Print events as plain lines until the member ends."""
+    feed.replay_to(show_event)
+    return await member.led_member.wait_until_ended()
+
+
+async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
+    """Run the screen until the member ends. Its modules load only here."""
+    from teamwright.member_process.own_terminal import OwnTerminalControl
+    from teamwright.ui.terminal.editor_choice import make_editor
+    from teamwright.ui.terminal.events import EventFormatter
+    from teamwright.ui.terminal.styles import make_paint, terminal_environment
+
+    env = terminal_environment(os.environ, plain=member.settings.plain_terminal)
+    control = OwnTerminalControl(
+        member, lambda request: terminal.on_request(request), lambda event: terminal.on_answer(event)
+    )
+    formatter = EventFormatter(make_paint(env, is_tty=True), usual_model=control.model)
+    terminal = MemberTerminal(control, formatter, member.spawn.team, member.spawn.grace_s, env)
+    terminal.line_input.editor = editor = make_editor(
+        terminal.editor_callbacks(member.agent_factory.home.prompt_history), env, deferred=True
+    )
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, editor.interrupt)
+    terminal.greet()
+    feed.replay_to(terminal.on_event)
+    member.line.follow(terminal.on_lead_change)
+    unfollow = control.follow(terminal.panel.note_external_task)
+    reading = asyncio.create_task(terminal.read_lines(), name="reading lines")
+    try:
+        return await member.led_member.wait_until_ended()
+    finally:
+        unfollow()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        with contextlib.suppress(OSError):
+            await editor.close()

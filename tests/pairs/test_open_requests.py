@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from tests.support.leftovers import await_end
+from tests.support.waits import WAIT_S
 from tests.ui.member_processes.house import until
 from tests.ui.subagents.play import Held, agent, call
 
@@ -22,7 +23,7 @@ def asked(session, member=""):
 
 
 def ended(session, expected):
-    assert session.lead.wait(120) == expected
+    assert session.lead.wait(WAIT_S) == expected
     session.lead.communicate()
 
 

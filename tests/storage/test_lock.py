@@ -274,9 +274,8 @@ async def test_a_clock_that_was_set_back_does_not_make_a_dead_owner_live(target,
     owner.wait(WAIT_S)
     assert directory(target).is_dir()
     an_hour_ago = time.time() - 3600
-    monkeypatch.setattr(
-        locks, "time", SimpleNamespace(time=lambda: an_hour_ago, time_ns=lambda: int(an_hour_ago * 1e9))
-    )
+    clock = {"time": lambda: an_hour_ago, "time_ns": lambda: int(an_hour_ago * 1e9), "monotonic": time.monotonic}
+    monkeypatch.setattr(locks, "time", SimpleNamespace(**clock))
     async with FileLock(target, guard, wait_s=0.5).hold() as held:
         assert held.recovered
         held.check()

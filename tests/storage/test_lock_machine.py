@@ -60,7 +60,7 @@ class Locks(RuleBasedStateMachine):
     @rule(step=st.sampled_from(STEPS))
     def clock_is_set(self, step):
         self.ahead = step
-        locks.time = SimpleNamespace(time=self.now, time_ns=lambda: int(self.now() * 1e9))
+        locks.time = SimpleNamespace(time=self.now, time_ns=lambda: int(self.now() * 1e9), monotonic=time.monotonic)
 
     @precondition(lambda self: self.stands is None)
     @rule(age=st.sampled_from(AGES), full=st.booleans())

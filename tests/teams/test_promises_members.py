@@ -374,7 +374,7 @@ async def test_the_lead_reads_of_an_end_also_when_another_program_left_its_inbox
         if owner == "killed":
             os.utime(lock, (time.time() - 9.5,) * 2)
         else:
-            monkeypatch.setattr(locks, "_STALE_MARGIN_S", -locks.lock_dir.STALE_S)
+            monkeypatch.setattr(locks, "_STALE_MARGIN_S", -locks.STALE_S)
         await within(WAIT_S, kill(inner, inner.members["ada"], "enough"))
         if owner == "alive":
             lock.rmdir()

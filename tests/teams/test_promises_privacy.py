@@ -105,7 +105,10 @@ async def test_no_tool_leaves_its_directory_by_a_name(tmp_path, own_home, bad):
         results = [block for block in content if block["type"] == "tool_result"]
         assert [block.get("is_error", False) for block in results] == [True] * len(calls)
         made = {str(p.relative_to(own_home)) for p in own_home.rglob("*")} - known
-        places = ("teamwright/projects", ".teamwright/guards", ".teamwright/debug", ".teamwright/projects")
+        places = (
+            "teamwright/projects",
+            *(f".teamwright/{name}" for name in ("guards", "debug", "projects", "retention-looked")),
+        )
         assert not [path for path in made if not path.startswith(places)], made
 
 

@@ -25,10 +25,11 @@ from teamwright.protocol.messages import text_block
 from teamwright.session.preparation import mask_secrets, platform_name, require_platform
 from teamwright.storage.event_log import EventLog
 from teamwright.team_records.views import resolve_home
-from teamwright.ui.cli.command_table import COMMANDS, RISKY_FLAGS
+from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.flags import PERMISSION_MODES
 from teamwright.ui.cli.main import main
 from teamwright.ui.cli.root import root, spread_rules
+from teamwright.ui.cli.usage_errors import RISKY_FLAGS
 from teamwright.ui.invocation import Invocation
 from tests.support import preloaded
 from tests.support.waits import WAIT_S

@@ -168,7 +168,7 @@ def _needs_trust(path: str, projects: Collection[str]) -> bool:
 
     Anywhere else, as in the home directory, programs obey it at once.
     """
-    return os.path.dirname(path) in projects and os.path.basename(path) in PROTECTED_NAMES
+    return any(path.endswith(f"/{name}") and path[: -len(name) - 1] in projects for name in PROTECTED_NAMES)
 
 
 def open_paths(paths: Iterable[str], hidden: Iterable[str], place: SandboxPaths, *, to_read: bool = False) -> list[str]:

@@ -25,7 +25,7 @@ from teamwright.protocol.messages import Block
 from teamwright.protocol.runtime_tags import split_rules
 from teamwright.protocol.usage import Budget
 from teamwright.session.options import Options, parse_slash_command, read_prompt
-from teamwright.ui.cli.flags import RunLocation
+from teamwright.ui.cli.run_location import RunLocation
 
 if TYPE_CHECKING:
     from teamwright.session.answer_format import OutputFormat

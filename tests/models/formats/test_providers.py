@@ -281,7 +281,7 @@ async def test_what_a_vendor_lists_is_read_page_by_page(lists):
 LAZY = """
 import sys
 from teamwright.models import model_pool
-from teamwright.models import model_names
+from teamwright.models import names
 heavy = {name for name in sys.modules if name.startswith("teamwright.models.providers.")}
 spoken = {"openai_chat", "openai_responses", "gemini", "bedrock", "aws", "event_stream"}
 assert not {name.rpartition(".")[2] for name in heavy} & spoken, heavy

@@ -12,7 +12,7 @@ from teamwright.config.plugins import PluginStore, installed_plugins, plugin_at
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.paths import find_home
 from teamwright.testing import Call, ScriptedModel
-from teamwright.ui.cli.flags import RunLocation
+from teamwright.ui.cli.run_location import RunLocation
 from teamwright.ui.invocation import parse_plugin_dirs
 
 SERVER = Path(__file__).parents[2] / "mcp" / "stdio_server.py"

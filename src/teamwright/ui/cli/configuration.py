@@ -32,8 +32,9 @@ from teamwright.config.settings.edit import SettingChange, SettingTarget, Target
 from teamwright.config.settings.show import DEFAULT, SettingsQuery, SettingValue, files, json_schema, values, values_of
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.team_records.views import resolve_home
-from teamwright.ui.cli.flags import agent_flags, run_location
+from teamwright.ui.cli.flags import agent_flags
 from teamwright.ui.cli.output import WIDTH, json_flag, say, say_facts, say_json, say_table, table_lines
+from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
 from teamwright.ui.invocation import parse_agents, parse_plugin_dirs
 from teamwright.views.assets import GROUPS, Asset, AssetQuery, display_path

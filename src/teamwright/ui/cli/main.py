@@ -122,7 +122,7 @@ def _to_error(problem: BaseException, args: list[str]) -> TeamwrightError:
     from click import ClickException
 
     if isinstance(problem, ClickException):
-        from teamwright.ui.cli.command_table import usage_error
+        from teamwright.ui.cli.usage_errors import usage_error
 
         return usage_error(problem)
     if isinstance(problem, OSError) and problem.errno in _DISK_FULL_ERRORS:

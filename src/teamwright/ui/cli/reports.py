@@ -39,7 +39,7 @@ from teamwright.saved.teams import find_team_view
 from teamwright.session.mcp_servers import ServerStatus
 from teamwright.team_records.team_status import MemberStatus
 from teamwright.team_records.views import TaskView, resolve_home
-from teamwright.ui.cli.flags import RunLocation, named_database, open_access, open_home, parse_seconds, run_location
+from teamwright.ui.cli.flags import parse_seconds
 from teamwright.ui.cli.output import (
     WIDTH,
     format_datetime,
@@ -52,6 +52,7 @@ from teamwright.ui.cli.output import (
     say_table,
     table_lines,
 )
+from teamwright.ui.cli.run_location import RunLocation, named_database, open_access, open_home, run_location
 from teamwright.ui.cli.teams import task_rows
 from teamwright.ui.display_text import clean, cut, one_line, window_size
 from teamwright.ui.event_text import answer_command, display_name, event_line, request_subject

@@ -24,8 +24,9 @@ from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.paths import Home
 from teamwright.team_records.views import resolve_home
-from teamwright.ui.cli.flags import RunLocation, named_database, open_access, open_home, parse_seconds, run_location
+from teamwright.ui.cli.flags import parse_seconds
 from teamwright.ui.cli.output import format_age, json_flag, say, say_json, to_plain
+from teamwright.ui.cli.run_location import RunLocation, named_database, open_access, open_home, run_location
 from teamwright.ui.display_text import one_line
 from teamwright.ui.event_text import answer_command, answer_text, deny_command, display_name, request_subject
 from teamwright.ui.terminal.events import EventFormatter

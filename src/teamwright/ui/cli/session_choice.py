@@ -22,7 +22,7 @@ from teamwright.saved.teams import find_session_to_resume
 from teamwright.session.preparation import find_database
 from teamwright.storage.paths import Home
 from teamwright.team_records.views import resolve_home
-from teamwright.ui.cli.flags import RunLocation, open_files_home
+from teamwright.ui.cli.run_location import RunLocation, open_files_home
 from teamwright.ui.display_text import one_line
 from teamwright.ui.terminal.session_switch import pick, session_rows
 from teamwright.ui.terminal.styles import configured_terminal

@@ -23,11 +23,12 @@ from teamwright.saved.project_removal import ProjectData, find_project, projects
 from teamwright.saved.retention import remove_session, retention_days
 from teamwright.saved.sessions import find_session, session_views
 from teamwright.team_records.views import resolve_home
-from teamwright.ui.cli.command_table import too_many_words
-from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, RunLocation, run_location
+from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS
 from teamwright.ui.cli.output import format_age, json_flag, say, say_json, say_table
+from teamwright.ui.cli.run_location import RunLocation, run_location
 from teamwright.ui.cli.session_choice import choose_by_name, choose_session, session_row
 from teamwright.ui.cli.start import is_headless, refuse_headless_flags, run
+from teamwright.ui.cli.usage_errors import too_many_words
 from teamwright.ui.display_text import one_line
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from teamwright.protocol.errors import UsageError
-from teamwright.ui.cli.command_table import nearest_command, too_many_words
-from teamwright.ui.cli.flags import RunLocation, run_location
+from teamwright.ui.cli.run_location import RunLocation, run_location
+from teamwright.ui.cli.usage_errors import nearest_command, too_many_words
 from teamwright.ui.invocation import build_invocation, is_on_terminal, is_stdin_piped
 
 _ONLY_HEADLESS = (

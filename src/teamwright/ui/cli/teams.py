@@ -61,17 +61,7 @@ from teamwright.team_records.views import (
     resolve_home,
     team_views,
 )
-from teamwright.ui.cli.command_table import too_many_words
-from teamwright.ui.cli.flags import (
-    HEADLESS_FLAGS,
-    RUN_FLAGS,
-    RunLocation,
-    named_database,
-    open_access,
-    open_home,
-    parse_time_span,
-    run_location,
-)
+from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, parse_time_span
 from teamwright.ui.cli.output import (
     WIDTH,
     format_age,
@@ -84,7 +74,9 @@ from teamwright.ui.cli.output import (
     say_json,
     say_table,
 )
+from teamwright.ui.cli.run_location import RunLocation, named_database, open_access, open_home, run_location
 from teamwright.ui.cli.start import is_headless, refuse_headless_flags, run
+from teamwright.ui.cli.usage_errors import too_many_words
 from teamwright.ui.display_text import clean, cut, one_line
 from teamwright.ui.protocol_text import message_words
 from teamwright.views.status import status_views

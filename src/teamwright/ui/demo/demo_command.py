@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from teamwright.ui.cli.flags import parse_time_span, run_location
+from teamwright.ui.cli.flags import parse_time_span
+from teamwright.ui.cli.run_location import run_location
 
 
 @click.command()

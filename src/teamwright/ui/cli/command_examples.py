@@ -49,7 +49,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("teams", "list teams"),
         ("teams show shop", "show one with its members and tasks"),
         ("teams adopt shop", "lead it in a new session here"),
-        ("teams rm --archived --older 30d", "delete old ones"),
+        ("teams rm --archived", "delete the archived ones"),
     ),
     "tasks": (("tasks shop", "list the tasks of a team"),),
     "inbox": (("inbox ann@shop", "list all messages"), ("inbox --unread lead@shop", "only unread ones")),

@@ -68,7 +68,7 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-house: $(VENV)/.dev  ## figures of the code's structure, with their goals (ARGS=--write shortens the lists of exceptions)
+house: $(VENV)/.dev  ## figures of the code's structure, and why larger pieces are large (ARGS=--write shortens the lists of exceptions)
 	$(BIN)/python -m tests.structure.figures $(ARGS)
 
 generated: $(VENV)/.dev  ## write the files that are made from the code: names and schemas of the tools, the help, completion

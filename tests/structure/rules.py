@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import teamwright
 from teamwright import testing
@@ -140,6 +142,39 @@ def large_pieces() -> list[str]:
     for module in modules():
         found += [f"{module.name}:{one.name}" for one in module.functions() if length(one) > FUNCTION_LINES]
     return sorted(found)
+
+
+def size_reasons() -> dict[str, str]:
+    """Return the reason for each module and function that may be larger than usual."""
+    reasons: dict[str, str] = json.loads((Path(__file__).parent / "size_reasons.json").read_text())
+    return reasons
+
+
+SMALL_LINES = 8
+
+
+def small_functions_used_once() -> list[str]:
+    """Return the private functions of a few lines that their module names once: often a jump where a line would do."""
+    found: list[str] = []
+    for module in modules():
+        used = Counter(node.id for node in module.nodes if isinstance(node, ast.Name))
+        used.update(node.attr for node in module.nodes if isinstance(node, ast.Attribute))
+        for one in module.functions():
+            is_private = one.name.startswith("_") and not one.name.startswith("__")
+            if is_private and length(one) <= SMALL_LINES and used[one.name] == 1 and not one.decorator_list:
+                found.append(f"{module.name}:{one.name}")
+    return found
+
+
+def packed_assignments() -> int:
+    """Return the number of assignments of several values to several names in one statement."""
+    return sum(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Tuple)
+        and any(isinstance(target, ast.Tuple) for target in node.targets)
+        for module in modules()
+        for node in module.nodes
+    )
 
 
 def stores_named_by_path() -> list[str]:

@@ -1,9 +1,7 @@
 """The structure of the code is tested. Exceptions are in `exceptions.json`, which may only become shorter."""
 
 import ast
-import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -75,7 +73,7 @@ def test_a_module_has_a_docstring():
 
 def test_a_module_or_function_that_is_larger_than_usual_has_a_reason():
     """Sizes are warnings (docs/decisions/sizes.md): a larger piece is fine when a sentence says why it is one piece."""
-    reasons = json.loads((Path(__file__).parent / "size_reasons.json").read_text())
+    reasons = rules.size_reasons()
     large = rules.large_pieces()
     assert not [name for name in large if len(reasons.get(name, "").split()) < 4], "say why in size_reasons.json"
     assert not reasons.keys() - set(large), "take them out of size_reasons.json"

@@ -1,7 +1,6 @@
 """The conversation of one agent: its encoded history in memory, and the transcript on disk that records it.
 
-A line is written to the file first and added to memory after that. Depends on `storage.jsonl`, prefixes and content
-blocks. Format: docs/reference/formats/transcript.md.
+A line is written to the file first and added to memory after that. Format: docs/reference/formats/transcript.md.
 """
 
 from __future__ import annotations

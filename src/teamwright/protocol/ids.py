@@ -1,17 +1,8 @@
-"""Ids and names: created and validated here, trusted everywhere else.
+"""Ids, names and times: created and validated here, trusted everywhere else.
 
 One validator for each kind of name, used at every entry point, so that no name leaves its directory and no two names
-share one file. Formats of ids that other programs read are as observed in the system we interoperate with.
-[protocol/ids]
-
-Times as files contain them: milliseconds since 1970, and ISO 8601 in UTC with milliseconds and `Z`.
-[protocol/timestamps]
-
-Advice and errors for names that are not known: one text for each fault, with the most similar known name. Says
-which unknown keys of a file are only labels.
-
-Depends on ids and errors. The lookup of names is left to `saved` and to the stores.
-[protocol/unknown_names]
+share one file. Formats of ids that other programs read are as observed in the system we interoperate with. Names that
+are not known get one text for each fault, with the most similar known name.
 """
 
 from __future__ import annotations
@@ -183,6 +174,20 @@ def session_id(text: str | None = None) -> SessionId:
     return SessionId(text.lower())
 
 
+def session_list_name(session: str) -> str:
+    """Return the directory of a session's own task list, which is also the name of its implicit team."""
+    return f"session-{session[:8]}"
+
+
+def moved_directory_advice(session: str) -> tuple[str, ...]:
+    """Return what to do about a session whose directory is gone: perhaps it was moved or renamed."""
+    team = session_list_name(session)
+    return (
+        f"in its new place: teamwright worktrees repair, then teamwright teams adopt {team}",
+        "move it back, then this command again",
+    )
+
+
 def message_id() -> str:
     """Return a new message id: a UUID, never derived from content."""
     digits = os.urandom(16).hex()  # uuid.uuid4() costs more than writing the first byte of the message
@@ -212,72 +217,20 @@ def job_id() -> str:
     return "b" + secrets.token_hex(3)
 
 
-def shutdown_id(name: str, now_ms: int | None = None) -> str:
+def shutdown_id(name: str, at_ms: int | None = None) -> str:
     """Return `shutdown-<ms>@<name>` (as observed)."""
-    return f"shutdown-{_ms(now_ms)}@{name}"
+    return f"shutdown-{now_ms() if at_ms is None else at_ms}@{name}"
 
 
-def plan_id(name: str, team: str, now_ms: int | None = None) -> str:
+def plan_id(name: str, team: str, at_ms: int | None = None) -> str:
     """Return `plan_approval-<ms>@<name>@<team>` (as observed)."""
-    return f"plan_approval-{_ms(now_ms)}@{name}@{team}"
+    return f"plan_approval-{now_ms() if at_ms is None else at_ms}@{name}@{team}"
 
 
-def request_id(kind: str, now_ms: int | None = None) -> str:
+def request_id(kind: str, at_ms: int | None = None) -> str:
     """Return `<kind>-<ms>-<7 of a-z0-9>`: the id of a request that is neither a shutdown nor a plan."""
     tail = "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(7))
-    return f"{kind}-{_ms(now_ms)}-{tail}"
-
-
-CLOSE = 0.6
-"""The least similarity of two words, from 0 to 1, at which one is suggested for the other: half of their letters and a
-little more."""
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is most similar to this one, or None."""
-    return next(iter(similar(word, known, 1)), None)
-
-
-def similar(word: str, known: Iterable[str], most: int) -> list[str]:
-    """Return at most so many known words that are similar to this one, without regard to case; the best first."""
-    lower = {name.lower(): name for name in known}
-    import difflib
-
-    return [lower[name] for name in difflib.get_close_matches(word.lower(), lower, n=most, cutoff=CLOSE)]
-
-
-def is_typo(word: str, known: str) -> bool:
-    """Return True when `word` is probably a typo of `known`: another case, or one letter more, less, wrong or out of
-    place. Words of less than four letters must be equal, except for case."""
-    one, other = word.lower(), known.lower()
-    longest = max(len(one), len(other))
-    if longest < 4 or abs(len(one) - len(other)) > 1:
-        return one == other
-    same = _similarity(one, other)
-    same += _similarity(one[same:][::-1], other[same:][::-1])
-    return same >= longest - 1 or (same == longest - 2 and sorted(one) == sorted(other))
-
-
-def _similarity(one: str, other: str) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-
-
-def _ms(now_ms: int | None) -> int:
-    return int(time.time() * 1000) if now_ms is None else now_ms
-
-
-def session_list_name(session: str) -> str:
-    """Return the directory of a session's own task list, which is also the name of its implicit team."""
-    return f"session-{session[:8]}"
-
-
-def moved_directory_advice(session: str) -> tuple[str, ...]:
-    """Return what to do about a session whose directory is gone: perhaps it was moved or renamed."""
-    team = session_list_name(session)
-    return (
-        f"in its new place: teamwright worktrees repair, then teamwright teams adopt {team}",
-        "move it back, then this command again",
-    )
+    return f"{kind}-{now_ms() if at_ms is None else at_ms}-{tail}"
 
 
 def now_ms() -> int:
@@ -288,7 +241,13 @@ def now_ms() -> int:
 def iso_time(ms: int | None = None) -> str:
     """Return `2026-11-20T12:34:56.789Z` for a time in milliseconds (default: now)."""
     seconds, rest = divmod(now_ms() if ms is None else ms, 1000)
-    return f"{_second(seconds)}.{rest:03d}Z"
+    return f"{_iso_second(seconds)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=4)
+def _iso_second(seconds: int) -> str:
+    """Return the text of one second; cached, because many entries and lines have times in the same second."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:-6]
 
 
 def parse_iso_ms(text: str) -> int | None:
@@ -299,31 +258,8 @@ def parse_iso_ms(text: str) -> int | None:
         return None
 
 
-@lru_cache(maxsize=4)
-def _second(seconds: int) -> str:
-    """Return the text of one second; cached, because many entries and lines have times in the same second."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat()[:-6]
-
-
 MAX_LISTED = 8
 """Maximum number of known names in an error."""
-
-_LABELS = frozenset({"$schema", "$comment", "comment", "comments", "description", "id", "name"})
-
-
-_ALL = frozenset({"all", "everyone", "everybody", "team", "members", "teammates", "broadcast", "any", "anyone"})
-"""Words that models write for all members."""
-
-_LEAD_WORDS = frozenset({"leader", "teamlead", "team-leader", "main", "coordinator", "manager", "parent"})
-"""Words that models write for the lead."""
-
-TO_ALL = "write '*' for all members"
-"""The advice for a name that means all of them."""
-
-
-def is_label(key: str) -> bool:
-    """Return True for a key of settings, hooks or MCP servers that is written for people and has no effect anywhere."""
-    return key in _LABELS or key.startswith(("//", "_"))
 
 
 def known_name(
@@ -341,33 +277,6 @@ def known_name(
         raise unknown_member(
             text.strip(), members, where, what=problem.what, more=problem.looked_at, note=note
         ) from None
-
-
-def name_advice(text: str, members: Iterable[str], otherwise: Iterable[str] = ()) -> list[str]:
-    """Return the advice for a name that no member has, with quotes, brackets and the team left out.
-
-    It names the nearest member, and `*` for a text that means all members or several.
-    """
-    names = [LEAD_ALIAS if one == LEAD else one for one in members]
-    lower = {name.lower(): name for name in names}
-    words = [word.lower() for word in re.findall(r"[A-Za-z0-9_-]+", text)]
-    bare = words[0] if words else ""
-    if bare not in lower and {bare, "-".join(words)} & {*_LEAD_WORDS, LEAD}:
-        return [f"did you mean {LEAD_ALIAS}?"]
-    found = list(dict.fromkeys(lower[word] for word in words if word in lower))
-    if len(found) > 1 and "@" not in text:
-        return [f"write to {', '.join(found[:-1])} and {found[-1]} one by one", TO_ALL]
-    if found:
-        return [f"did you mean {found[0]}?"]
-    if set(words) & _ALL:
-        return [TO_ALL]
-    return did_you_mean(bare, names, otherwise)
-
-
-def did_you_mean(word: str, known: Iterable[str], otherwise: Iterable[str] = ()) -> list[str]:
-    """Return the advice for a name that is not known: the most similar known name, else `otherwise`."""
-    close = nearest(word, known)
-    return [f"did you mean {close}?"] if close else list(otherwise)
 
 
 def unknown_member(
@@ -422,3 +331,82 @@ def unknown_team(name: str, teams: Iterable[str], place: str, do: Iterable[str] 
         do=did_you_mean(name, names, ["teamwright teams"]) if do is None else do,
         note="nothing was done",
     )
+
+
+_MEANS_ALL = frozenset({"all", "everyone", "everybody", "team", "members", "teammates", "broadcast", "any", "anyone"})
+"""Words that models write for all members."""
+
+_LEAD_WORDS = frozenset({"leader", "teamlead", "team-leader", "main", "coordinator", "manager", "parent"})
+"""Words that models write for the lead."""
+
+TO_ALL = "write '*' for all members"
+"""The advice for a name that means all of them."""
+
+
+def name_advice(text: str, members: Iterable[str], otherwise: Iterable[str] = ()) -> list[str]:
+    """Return the advice for a name that no member has, with quotes, brackets and the team left out.
+
+    It names the nearest member, and `*` for a text that means all members or several.
+    """
+    names = [LEAD_ALIAS if one == LEAD else one for one in members]
+    lower = {name.lower(): name for name in names}
+    words = [word.lower() for word in re.findall(r"[A-Za-z0-9_-]+", text)]
+    bare = words[0] if words else ""
+    if bare not in lower and {bare, "-".join(words)} & {*_LEAD_WORDS, LEAD}:
+        return [f"did you mean {LEAD_ALIAS}?"]
+    found = list(dict.fromkeys(lower[word] for word in words if word in lower))
+    if len(found) > 1 and "@" not in text:
+        return [f"write to {', '.join(found[:-1])} and {found[-1]} one by one", TO_ALL]
+    if found:
+        return [f"did you mean {found[0]}?"]
+    if set(words) & _MEANS_ALL:
+        return [TO_ALL]
+    return did_you_mean(bare, names, otherwise)
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: Iterable[str] = ()) -> list[str]:
+    """Return the advice for a name that is not known: the most similar known name, else `otherwise`."""
+    close = nearest(word, known)
+    return [f"did you mean {close}?"] if close else list(otherwise)
+
+
+CLOSE = 0.6
+"""The least similarity of two words, from 0 to 1, at which one is suggested for the other: half of their letters and a
+little more."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that is most similar to this one, or None."""
+    return next(iter(similar(word, known, 1)), None)
+
+
+def similar(word: str, known: Iterable[str], most: int) -> list[str]:
+    """Return at most so many known words that are similar to this one, without regard to case; the best first."""
+    lower = {name.lower(): name for name in known}
+    import difflib
+
+    return [lower[name] for name in difflib.get_close_matches(word.lower(), lower, n=most, cutoff=CLOSE)]
+
+
+def is_typo(word: str, known: str) -> bool:
+    """Return True when `word` is probably a typo of `known`: another case, or one letter more, less, wrong or out of
+    place. Words of less than four letters must be equal, except for case."""
+    one, other = word.lower(), known.lower()
+    longest = max(len(one), len(other))
+    if longest < 4 or abs(len(one) - len(other)) > 1:
+        return one == other
+    same = _common_start(one, other)
+    same += _common_start(one[same:][::-1], other[same:][::-1])
+    return same >= longest - 1 or (same == longest - 2 and sorted(one) == sorted(other))
+
+
+def _common_start(one: str, other: str) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+_LABEL_KEYS = frozenset({"$schema", "$comment", "comment", "comments", "description", "id", "name"})
+
+
+def is_label(key: str) -> bool:
+    """Return True for a key of settings, hooks or MCP servers that is written for people and has no effect anywhere."""
+    return key in _LABEL_KEYS or key.startswith(("//", "_"))

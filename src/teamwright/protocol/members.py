@@ -1,14 +1,8 @@
-"""The roster file: config.json of a team, in the schema that both products share.
+"""The members of a team: the roster file, and the states that a member may be in.
 
-Keys and their order are as observed; keys of other programs are kept. Data of Teamwright alone (uuid, lease,
-incarnations) is in team.json.
-[protocol/roster]
-
-The states of a member: one list for the lifecycle, the event log, status views, the Python API and the tests.
-
-Which events move a member from one state to another is in `team_records.life_cycle`; which state a view shows for
-a member is in `teams.member_state`.
-[protocol/member_states]
+The roster is the `config.json` of a team, in the schema that both products share. Keys and their order are as observed;
+keys of other programs are kept. Data of Teamwright alone (uuid, lease, incarnations) is in team.json. Which events move
+a member from one state to another is in `team_records.life_cycle`; which state a view shows is in `teams.member_state`.
 """
 
 from __future__ import annotations
@@ -43,6 +37,8 @@ _MEMBER_KEYS: tuple[tuple[str, str], ...] = (
     ("mode", "mode"),
     ("isActive", "is_active"),
 )
+
+_TEAM_KEYS = ("name", "description", "createdAt", "leadAgentId", "leadSessionId", "members", "hiddenPaneIds")
 
 
 class RosterMember(Struct, frozen=True):
@@ -164,9 +160,6 @@ class TeamConfig(Struct, frozen=True, dict=True):
         return (encoder or IndentedJson()).encode(out | dict(self.extra))
 
 
-_TEAM_KEYS = ("name", "description", "createdAt", "leadAgentId", "leadSessionId", "members", "hiddenPaneIds")
-
-
 def parse_member(data: Mapping[str, Any]) -> RosterMember:
     """Return one entry; unknown keys go to `extra`. Raises KeyError, TypeError for an entry without a name or an id."""
     _require_text(data, "name", "agentId")
@@ -218,6 +211,7 @@ class MemberState(StrEnum):
 
     IDLE = "idle"
     """It has no work and waits for nothing."""
+
     WORKING = "working"
     """It is in a turn."""
 

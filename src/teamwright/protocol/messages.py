@@ -1,15 +1,10 @@
 """Content blocks of messages in the shape of the Messages API, the canonical form of this program.
 
-A block is a plain dict, stored as received: unknown kinds and unknown keys are stored and sent back unchanged. Defines
-the blocks that the runtime creates, and repairs a conversation with missing lines, so that calls and results stay in
-pairs.
-[protocol/messages]
+A block is a plain dict, stored as received: unknown kinds and unknown keys are stored and sent back unchanged. Repairs
+a conversation with missing lines, so that calls and results stay in pairs.
 
-Images that models accept, recognised by their bytes and not by a declared type.
-
-A service refuses a whole request for one image that it cannot read, and every later request contains the same image:
-one broken image would end a conversation. Checks the file's headers, not its pixels.
-[protocol/images]
+Images are recognised by their bytes and not by a declared type. A service refuses a whole request for one image that it
+cannot read, and every later request contains the same image: one broken image would end a conversation.
 """
 
 from __future__ import annotations
@@ -30,6 +25,9 @@ Block: TypeAlias = dict[str, Any]
 
 UNPARSED_ARGUMENTS = "unparsed_arguments"
 """The one argument of a call whose arguments are no JSON: their text."""
+
+_ID_STEM = 44
+"""Characters of an id that stay when a number is added: services accept ids of at most 64 characters."""
 
 
 class ToolCall(Struct, frozen=True):
@@ -78,18 +76,16 @@ def with_own_ids(content: list[Block], used_ids: Collection[str] = ()) -> list[B
     blocks = list[Block]()
     for block in content:
         if block.get("type") == "tool_use":
-            id, number = block["id"], len(used_ids) + 2
+            id = block["id"]
+            number = len(used_ids) + 2
             while id in seen or id in used_ids:
                 candidate = f"{block['id'][:_ID_STEM]}_{number}"
-                id, number = (id if candidate in ids else candidate), number + 1
+                id = id if candidate in ids else candidate
+                number += 1
             seen.add(id)
             block = block if id == block["id"] else block | {"id": id}
         blocks.append(block)
     return blocks
-
-
-_ID_STEM = 44
-"""Characters of an id that stay when a number is added: services accept ids of at most 64 characters."""
 
 
 def message_text(content: str | Iterable[Block]) -> str:
@@ -112,29 +108,6 @@ def encode(value: Any) -> bytes:
         return _serializer()(json.loads(_compact(value).encode("utf-8", "replace")))
 
 
-def decode(line: bytes) -> Any:
-    """Return the value that `encode` encoded. Raises ValueError."""
-    try:
-        return _decoder(line)
-    except RecursionError:
-        raise ValueError("the value is nested too deeply for JSON") from None
-
-
-@cache
-def _serializer() -> Callable[[Any], bytes]:
-    """Return a serializer that is several times faster than the standard one; loaded at the first use."""
-    from pydantic_core import to_json
-
-    return partial(to_json, inf_nan_mode="null")
-
-
-_decoder = msgspec.json.Decoder().decode
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_strict = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_EXPONENT = re.compile(rb"(?:^|[:\[,])-?\d[\d.]*e[+-]\d")
-"""A number that the two serializers may write in different ways. An id inside a string is none."""
-
-
 def _encode_plainly(value: Any) -> bytes | None:
     """Return what the fast serializer would return; None when that is not certain.
 
@@ -147,6 +120,28 @@ def _encode_plainly(value: Any) -> bytes | None:
     may_have_exponent = b"e-" in line or b"e+" in line  # this is found much faster than the pattern
     return None if may_have_exponent and _EXPONENT.search(line) else line
 
+
+@cache
+def _serializer() -> Callable[[Any], bytes]:
+    """Return a serializer that is several times faster than the standard one; loaded at the first use."""
+    from pydantic_core import to_json
+
+    return partial(to_json, inf_nan_mode="null")
+
+
+def decode(line: bytes) -> Any:
+    """Return the value that `encode` encoded. Raises ValueError."""
+    try:
+        return _decoder(line)
+    except RecursionError:
+        raise ValueError("the value is nested too deeply for JSON") from None
+
+
+_decoder = msgspec.json.Decoder().decode
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_strict = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_EXPONENT = re.compile(rb"(?:^|[:\[,])-?\d[\d.]*e[+-]\d")
+"""A number that the two serializers may write in different ways. An id inside a string is none."""
 
 LOST_TEXT = "(A part of this conversation is missing here: the transcript file was damaged.)"
 LOST_RESULT = "The result of this call is missing: the transcript file was damaged. The call may have taken effect."
@@ -219,7 +214,12 @@ MAX_PIXELS = 8_000
 """Pixels of a side (as the Messages API documents it)."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
-_MAGIC = ((_PNG, "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF87a", "image/gif"), (b"GIF89a", "image/gif"))
+_IMAGE_MAGIC = (
+    (_PNG, "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
 _NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})
 """Markers of a JPEG in the range of the frame markers that contain no size."""
 
@@ -228,7 +228,7 @@ def image_type(raw: bytes) -> str | None:
     """Return the media type of an image that models accept, by its first bytes; None for any other content."""
     if raw[:4] == b"RIFF" and raw[8:12] == b"WEBP":
         return "image/webp"
-    return next((kind for magic, kind in _MAGIC if raw.startswith(magic)), None)
+    return next((kind for magic, kind in _IMAGE_MAGIC if raw.startswith(magic)), None)
 
 
 def image_problem(raw: bytes) -> str:
@@ -239,7 +239,7 @@ def image_problem(raw: bytes) -> str:
     if len(raw) > MAX_IMAGE_BYTES:
         return f"has {len(raw):,} bytes; {MAX_IMAGE_BYTES:,} is the most"
     try:
-        width, height = _SIZES[kind](raw)
+        width, height = _SIZE_READERS[kind](raw)
     except (struct.error, IndexError, ValueError):
         return f"is broken: it begins like {kind}, and cannot be read as that"
     if not (0 < width <= MAX_PIXELS and 0 < height <= MAX_PIXELS):
@@ -247,8 +247,9 @@ def image_problem(raw: bytes) -> str:
     return ""
 
 
-def _png(raw: bytes) -> tuple[int, int]:
-    at, data = len(_PNG), False
+def _png_size(raw: bytes) -> tuple[int, int]:
+    at = len(_PNG)
+    data = False
     while True:
         length, kind = struct.unpack_from(">I4s", raw, at)
         data = data or kind == b"IDAT"
@@ -261,7 +262,7 @@ def _png(raw: bytes) -> tuple[int, int]:
     return width, height
 
 
-def _jpeg(raw: bytes) -> tuple[int, int]:
+def _jpeg_size(raw: bytes) -> tuple[int, int]:
     at = 2
     while raw[at] == 0xFF:
         mark = raw[at + 1]
@@ -277,14 +278,14 @@ def _jpeg(raw: bytes) -> tuple[int, int]:
     raise ValueError
 
 
-def _gif(raw: bytes) -> tuple[int, int]:
+def _gif_size(raw: bytes) -> tuple[int, int]:
     if b";" not in raw[13:]:
         raise ValueError
     width, height = struct.unpack_from("<HH", raw, 6)
     return width, height
 
 
-def _webp(raw: bytes) -> tuple[int, int]:
+def _webp_size(raw: bytes) -> tuple[int, int]:
     if struct.unpack_from("<I", raw, 4)[0] + 8 > len(raw) + 1:
         raise ValueError
     match raw[12:16]:
@@ -300,4 +301,4 @@ def _webp(raw: bytes) -> tuple[int, int]:
             raise ValueError
 
 
-_SIZES = {"image/png": _png, "image/jpeg": _jpeg, "image/gif": _gif, "image/webp": _webp}
+_SIZE_READERS = {"image/png": _png_size, "image/jpeg": _jpeg_size, "image/gif": _gif_size, "image/webp": _webp_size}

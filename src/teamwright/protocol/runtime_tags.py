@@ -1,11 +1,6 @@
 """The tags in which the runtime speaks to a model, and the escaping of text that others wrote.
 
-Depends on blocks, ids and mail. Reading of files, conversations and the key's storage are left to others.
 Tag names and attribute order are as observed; the key is the last attribute.
-[protocol/runtime_tags]
-
-Lists of permission rules in one text, as in flags, settings and front matter.
-[protocol/rule_list]
 """
 
 from __future__ import annotations
@@ -24,8 +19,13 @@ from teamwright.protocol.messages import Block, text_block
 
 _ATTRIBUTE = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\n": " ", "\r": " "})
 
-REMINDER, MESSAGE, NOTIFICATION = "system-reminder", "teammate-message", "task-notification"
-FORK, FILE, SUMMARY, CONVERSATION = "fork-boilerplate", "attached-file", "summary", "conversation"
+REMINDER = "system-reminder"
+MESSAGE = "teammate-message"
+NOTIFICATION = "task-notification"
+FORK = "fork-boilerplate"
+FILE = "attached-file"
+SUMMARY = "summary"
+CONVERSATION = "conversation"
 
 _TAG_NAME = rf"(?=\s*/?\s*(?:{REMINDER}|{MESSAGE}|{NOTIFICATION}|{FORK}|{FILE}|bash-(?:in|out)put)\b)"
 _RUNTIME_TAG = re.compile(f"<{_TAG_NAME}", re.IGNORECASE)
@@ -245,8 +245,9 @@ def _replace_strings(value: Any, swap: Callable[[str], str]) -> Any:
 
 
 def split_rules(text: str) -> list[str]:
-    """Return the rules in `Read, Bash(git diff:*) Grep`: separated by commas or blanks outside parentheses."""
-    found, depth = [""], 0
+    """Return the permission rules in `Read, Bash(git diff:*) Grep`: commas and blanks outside parentheses divide."""
+    found = [""]
+    depth = 0
     for letter in text:
         depth += (letter == "(") - (letter == ")" and depth > 0)
         if depth == 0 and (letter == "," or letter.isspace()):

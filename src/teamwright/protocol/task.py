@@ -2,18 +2,8 @@
 
 Keys and their order are as observed: id, subject, description, activeForm, owner, status, blocks, blockedBy, metadata;
 after them createdAt, updatedAt and the keys of other programs, which are kept. Blocked is never stored:
-`open_blockers` derives it.
-[protocol/task]
-
-The review of a task's finished work: who reviews, the states, and the note of it in the task's metadata.
-
-Depends on the integration, whose commit waits for the approval. The rules are in `tasks`, the messages in `teams`.
-[protocol/review]
-
-The integration of finished work: the states of an entry, and the part of it that a task's metadata contains.
-
-Depends on nothing. The queue is in `worktrees`, the branch that it moves is `teamwright/<team>/integration`.
-[protocol/integration]
+`open_blockers` derives it. The notes on a task's integration and on its review are values of its metadata; the queue of
+commits is in `worktrees`, the rules of reviews are in `tasks`.
 """
 
 from __future__ import annotations
@@ -64,8 +54,11 @@ REVIEWED = "reviewed"
 DRAFT = "draft"
 """Metadata key: the agent that still describes the task, and until when idle members do not claim it (ours)."""
 
-CREATED_AT, UPDATED_AT = "createdAt", "updatedAt"
-"""Keys with the times of the creation and of the last change, in ms since 1970 (as documented for other programs)."""
+CREATED_AT = "createdAt"
+"""Key with the time of the creation, in ms since 1970 (as documented for other programs)."""
+
+UPDATED_AT = "updatedAt"
+"""Key with the time of the last change, in ms since 1970 (as documented for other programs)."""
 
 _TIMES = frozenset({CREATED_AT, UPDATED_AT})
 
@@ -147,7 +140,8 @@ class Task(Struct, frozen=True):
         if not isinstance(value, dict):
             return None
         noted = cast("Mapping[str, Any]", value)
-        by, until = noted.get("by"), noted.get("until")
+        by = noted.get("by")
+        until = noted.get("until")
         return TaskDraft(by, until) if isinstance(by, str) and type(until) is int else None
 
     @property
@@ -345,7 +339,10 @@ def _names(metadata: Mapping[str, Any] | None, key: str) -> tuple[str, ...]:
 
 
 class IntegrationState(StrEnum):
-    """The state of an entry. A kill leaves `queued` or `checking`; the others are final."""
+    """The state of a completed task's commit on its way to the team's branch.
+
+    A kill leaves `queued` or `checking`; the others are final.
+    """
 
     QUEUED = "queued"
     CHECKING = "checking"

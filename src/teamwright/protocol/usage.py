@@ -1,13 +1,8 @@
-"""Usage: numbers of tokens and amounts of money, which can be added.
+"""Tokens and money that were used, and budgets: the caps on them, each as one value.
 
-One value for a request, an agent, a task, a team. A sum with an unknown price is unknown.
-[protocol/usage]
-
-Budgets: caps on the use of an agent, a task or a whole run, as one value.
-
-Flags, settings, the Python API, task metadata and team files all use this value. Checks that caps are valid; leaves
-counting and enforcement to `budgets`.
-[protocol/budget]
+A usage belongs to a request, an agent, a task or a team, and can be added; a sum with an unknown price is unknown. A
+budget is the same value in flags, settings, the Python API, task metadata and team files. `budgets` counts and
+enforces.
 """
 
 from __future__ import annotations
@@ -99,6 +94,8 @@ class Usage(Struct, frozen=True):
 NO_USAGE = Usage()
 """The usage of nothing."""
 
+CAP_NAMES = ("usd", "tokens", "turns", "minutes", "calls")
+"""The names of all caps."""
 
 _INTEGER_CAPS = frozenset({"tokens", "turns", "calls"})
 
@@ -178,8 +175,5 @@ class Budget(Struct, frozen=True):
                 raise UsageError("usage", f"a cap on {name} is a whole number above 0, not {cap!r:.60}")
         return cls(**{name: cap for name, cap in caps.items() if cap is not None})
 
-
-CAP_NAMES = ("usd", "tokens", "turns", "minutes", "calls")
-"""The names of all caps."""
 
 NO_CAPS = Budget()

@@ -1,14 +1,7 @@
 """Doorbells: sockets by which one Teamwright process wakes another to look at its files.
 
-A doorbell is a datagram socket at a path. A ring is empty and means "look", so losing rings in a full queue does no
-harm. A doorbell with a callback costs a descriptor and no task, so that a process may own hundreds. Depends on the
-operating system alone.
-[storage/doorbell]
-
-Socket addresses: a path of any length, and the short form of it that the operating system accepts.
-
-Depends on the operating system alone.
-[storage/socket_address]
+A doorbell is a datagram socket at a path of any length. A ring is empty and means "look", so losing rings in a full
+queue does no harm. A doorbell with a callback costs a descriptor and no task, so that a process may own hundreds.
 """
 
 from __future__ import annotations
@@ -109,6 +102,25 @@ class Doorbell:
                 self._socket.recv(16)
 
 
+def ring(path: Path) -> bool:
+    """Ring the doorbell at this path. Return False when no process listens. Never waits: a full queue means that the
+    process will wake anyway."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as calling:
+        calling.setblocking(False)
+        try:
+            with short_address(path) as short:
+                calling.sendto(b"", short)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+    return True
+
+
+_open_doorbells: set[Doorbell] = set()
+"""The doorbells of this process with a callback: each uses a descriptor."""
+
+
 def listen(path: Path, callback: Callable[[], None]) -> Callable[[], None]:
     """Bind a doorbell with a callback in the running loop; return the function that closes it.
 
@@ -126,10 +138,6 @@ def listen(path: Path, callback: Callable[[], None]) -> Callable[[], None]:
     return bell.close
 
 
-_open_doorbells: set[Doorbell] = set()
-"""The doorbells of this process with a callback: each uses a descriptor."""
-
-
 def _max_callbacks() -> int:
     """Return how many doorbells may have a callback: a quarter of the descriptors that this process may open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -138,21 +146,6 @@ def _max_callbacks() -> int:
 
 def _no_doorbell() -> None:
     """Close nothing: no doorbell was bound."""
-
-
-def ring(path: Path) -> bool:
-    """Ring the doorbell at this path. Return False when no process listens. Never waits: a full queue means that the
-    process will wake anyway."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as calling:
-        calling.setblocking(False)
-        try:
-            with short_address(path) as short:
-                calling.sendto(b"", short)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-    return True
 
 
 class TeamDoorbells(NamedTuple):

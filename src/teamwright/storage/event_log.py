@@ -1,14 +1,8 @@
 """The event log of a session: numbered events, for attached clients and for clients that attach later.
 
-One process writes it, any process may read it (`event_log_reader`). Depends on `jsonl` and `protocol.events`. The state
-files, not the log, are authoritative, so a log that cannot be written never stops a team.
-[storage/event_log]
-
-Reading an event log, in the writing process or in any other: forward, from a position, or from the end.
-
-A log contains a snapshot every 500 events, so that a reader of the current state reads a bounded part of it backward.
-Depends on `jsonl` and `protocol.events`.
-[storage/event_log_reader]
+One process writes it, any process may read it: forward, from a position, or from the end. It contains a snapshot every
+500 events, so that a reader of the current state reads a bounded part of it backward. The state files, not the log, are
+authoritative, so a log that cannot be written never stops a team.
 """
 
 from __future__ import annotations
@@ -49,6 +43,12 @@ MAX_WAITING = 1_000
 
 SNAPSHOT_EVERY = 500
 """Logged events between two snapshots: the most that a reader of the current state reads backward."""
+
+MAX_SEARCHED = 20_000
+"""Maximum number of events that are read backward: logs of an older version contain no snapshot."""
+
+LOG_NAME = "events.jsonl"
+"""Name of an event log in the directory of a session or of a member process."""
 
 _ENCODED_AT_ONCE = (ToolCalled, RequestOpened)
 """Events that contain objects of other modules (a tool's input), which may change later: they are encoded immediately.
@@ -286,10 +286,10 @@ def _line(n: int, event: TeamEvent) -> bytes:
     try:
         return head + encode(body)[1:]
     except (TypeError, ValueError, RecursionError):  # a tool's input contains an object that is no JSON
-        return head + _as_text(body, event)
+        return head + _line_as_text(body, event)
 
 
-def _as_text(body: dict[str, Any], event: TeamEvent) -> bytes:
+def _line_as_text(body: dict[str, Any], event: TeamEvent) -> bytes:
     """Return the line with objects that are no JSON as text; when that fails too, a line that reports it."""
     try:
         return _encode(body)[1:].encode("utf-8", "replace")
@@ -297,12 +297,6 @@ def _as_text(body: dict[str, Any], event: TeamEvent) -> bytes:
         rest = {"type": event.KIND, "at": event.at, "member": event.member, "unwritable": True}
         return _encode(rest)[1:].encode("utf-8", "replace")
 
-
-MAX_SEARCHED = 20_000
-"""Maximum number of events that are read backward: logs of an older version contain no snapshot."""
-
-LOG_NAME = "events.jsonl"
-"""Name of an event log in the directory of a session or of a member process."""
 
 _BATCH = 64
 _BLOCK = 1 << 16

@@ -1,20 +1,8 @@
-"""Atomic writes of whole files: a temporary file is renamed into place, so readers see the old or the new content,
-never half.
+"""Files of Teamwright and of other programs: atomic writes, bounded reads, and file patterns.
 
-Depends on the operating system alone. Leaves file formats and locks to the callers.
-[storage/atomic_write]
-
-Bounded reading of files of other programs: plain files only, up to a maximum size.
-
-Reading a pipe would block, a device never ends, and a repository may contain links to both. Depends on the operating
-system alone.
-[storage/read_bounded]
-
-File patterns as regular expressions.
-
-`*` and `?` stay in one directory, `**` crosses them, `{a,b}` is either, `[ab]` one character. A pattern without `/`
-matches the file name, at any depth.
-[storage/globs]
+A write renames a temporary file into place, so readers see the old or the new content, never half. Reads accept plain
+files only, up to a maximum size: a pipe would block, a device never ends, and a repository may contain links to both.
+The callers have the file formats and the locks.
 """
 
 from __future__ import annotations
@@ -167,7 +155,10 @@ def remove_old_pending_files(*directories: Path) -> None:
     """Remove temporary files that interrupted writes left in these directories. Files that cannot be removed stay."""
     limit = time.time() - PENDING_MAX_AGE_S
     drafts = [
-        entry for directory in directories for entry in _entries(directory) if _PENDING_NAME.fullmatch(entry.name)
+        entry
+        for directory in directories
+        for entry in _directory_entries(directory)
+        if _PENDING_NAME.fullmatch(entry.name)
     ]
     for draft in drafts:
         with suppress(OSError):
@@ -175,7 +166,7 @@ def remove_old_pending_files(*directories: Path) -> None:
                 os.unlink(draft.path)
 
 
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
+def _directory_entries(directory: Path) -> list[os.DirEntry[str]]:
     try:
         return list(os.scandir(directory))
     except OSError:
@@ -254,15 +245,26 @@ def _too_long(path: str | Path, most: int) -> OSError:
 
 
 MOST_BRACES = 200
+"""The most patterns that the braces of one pattern become."""
+
+_DIRECTORIES_ABOVE = "(?:[^/]*/)*?"
+_MOST_CROSSING = 3
+"""The most `**` beside other signs in a name, and the most names with one, which are slow to match."""
 
 
 def compile_globs(patterns: Sequence[str]) -> re.Pattern[str]:
-    """Return one expression that matches a relative path with `/` when one of the patterns does. Raises re.error."""
-    return re.compile("|".join(f"(?:{_expression(one)})" for pattern in patterns for one in alternatives(pattern)))
+    """Return one expression that matches a relative path with `/` when one of the patterns does. Raises re.error.
+
+    `*` and `?` stay in one directory, `**` crosses them, `{a,b}` is either, `[ab]` one character. A pattern without `/`
+    matches the file name, at any depth.
+    """
+    return re.compile(
+        "|".join(f"(?:{_pattern_expression(one)})" for pattern in patterns for one in alternatives(pattern))
+    )
 
 
 def alternatives(pattern: str) -> list[str]:
-    """Return the patterns that result from expanding the braces, at most 200."""
+    """Return the patterns that result from expanding the braces, at most MOST_BRACES."""
     done: list[str] = []
     waiting = [pattern]
     while waiting and len(done) + len(waiting) <= MOST_BRACES:
@@ -275,7 +277,7 @@ def alternatives(pattern: str) -> list[str]:
     return done + waiting
 
 
-def _expression(pattern: str) -> str:
+def _pattern_expression(pattern: str) -> str:
     pattern = pattern.removeprefix("./")
     if "/" not in pattern.rstrip("/"):
         pattern = f"**/{pattern}"
@@ -288,41 +290,36 @@ def _expression(pattern: str) -> str:
     runs: list[list[str]] = [[]]
     for name in above:
         if name != "**":
-            runs[-1].append(f"{_name(name)}/")
+            runs[-1].append(f"{_name_expression(name)}/")
         elif len(runs) == 1 or runs[-1]:
             runs.append([])
     first, *more = ["".join(run) for run in runs]
-    end = (".*" if last == "**" else _name(last)) + r"\Z"
+    end = (".*" if last == "**" else _name_expression(last)) + r"\Z"
     if not more:
         return first + end
     # The names after a `**` may be as early as possible, so that only the last one is ever tried again.
     *middle, final = more
-    return "".join((first, *(f"(?>{_ABOVE}{run})" for run in middle), _ABOVE, final, end))
+    return "".join((first, *(f"(?>{_DIRECTORIES_ABOVE}{run})" for run in middle), _DIRECTORIES_ABOVE, final, end))
 
 
-_ABOVE = "(?:[^/]*/)*?"
-_MOST_CROSSING = 3
-"""The most `**` beside other signs in a name, and the most names with one, which are slow to match."""
-
-
-def _name(name: str) -> str:
+def _name_expression(name: str) -> str:
     """Return the expression of one name. What a star has matched is not tried again."""
     parts = re.findall(r"\*+|\?|\[!?\]?[^\]]*\]|.", name, re.DOTALL)
     if parts.count("**") > _MOST_CROSSING:
         raise re.error("it has too many double stars")
     if "**" in parts:
-        return "".join(map(_part, parts))
+        return "".join(map(_sign_expression, parts))
     groups: list[str] = [""]
     for part in parts:
         if part[0] == "*":
             groups.append("")
         else:
-            groups[-1] += _part(part)
+            groups[-1] += _sign_expression(part)
     first, *more = groups
     return first + "".join(f"(?>[^/]*?{text})" for text in more[:-1]) + "".join(f"[^/]*{text}" for text in more[-1:])
 
 
-def _part(part: str) -> str:
+def _sign_expression(part: str) -> str:
     match part:
         case "?":
             return r"[^/]"

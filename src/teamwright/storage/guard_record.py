@@ -1,6 +1,6 @@
 """The record in a guard file, read without taking part in locking: for an audit of locks that were left.
 
-Depends on the paths of guards and on the format that `lock_dir` writes.
+Depends on the paths of guards and on the format that `locks` writes.
 """
 
 from __future__ import annotations

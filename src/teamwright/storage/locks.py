@@ -3,26 +3,10 @@
 The guard is an `flock` on a file that exists as long as the file that it protects. It ends with its process and
 contains a record of the lock directory created under it, so that a killed owner is recognised at once. The directory is
 `<file>.lock`, created by mkdir, always empty, stale by its mtime (the convention of the npm package proper-lockfile).
+The record is an *intent* (the time) before the directory is created, and its inode and mtime after; an inode number
+alone proves nothing, it is reused at once.
+
 The body of a hold is plain synchronous code: nothing awaits under a lock.
-[storage/file_lock]
-
-The lock directory that other products understand, and the record in the guard file that names its creator.
-
-All functions but `directory_mark` and `directory_age_s` are called with the guard held. The record is an *intent* (the
-time) before the directory is created, and its inode and mtime after; an inode number alone proves nothing, it is reused
-at once.
-[storage/lock_dir]
-
-An exclusive lock on a lock file among Teamwright's processes, for short synchronous changes of a file.
-
-The kernel releases it with its process. Leaves files that other products lock too to `file_lock`.
-[storage/exclusive_lock]
-
-A cache of one object for each key in one event loop: users of an `asyncio.Lock` must share one object.
-
-The most recently used objects are kept alive; older ones live as long as they are referenced, so that no key has two
-objects.
-[storage/loop_cache]
 """
 
 from __future__ import annotations
@@ -48,195 +32,10 @@ from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.files import storage_error
 from teamwright.storage.paths import make_private
 
+R = TypeVar("R")
+
 STALE_S = 10.0
 """Age in seconds from which the lock directory of another product is stale (the convention of proper-lockfile)."""
-
-_RECORD = 64
-"""Bytes of a record. The guard file has two records: the last directory created, and an intent during creation."""
-
-_NO_INTENT = b" " * _RECORD
-_INTENT_WINDOW_NS = (-20_000_000, 50_000_000)
-"""Age in ns, relative to an intent, of a directory that its process created; file clocks may lag by a tick."""
-_INTENT_STOOD_S = 1.0
-_AHEAD_S = 2.0
-"""Seconds by which a directory may be newer than now (other products set up to 1 s). Beyond it the clock was set back.
-"""
-
-
-class DirectoryMark(NamedTuple):
-    """The inode and mtime by which a process recognises its own directory."""
-
-    inode: int
-    mtime_ns: int
-
-
-class LockVerdict(enum.Enum):
-    """The outcome for a lock directory that already existed."""
-
-    LIVE = "live"
-    GONE = "gone"
-    REMOVED = "taken away"
-
-
-def directory_mark(directory: str) -> DirectoryMark | None:
-    """Return inode and mtime of the entry at this path; None when there is none."""
-    try:
-        found = os.stat(directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    return DirectoryMark(found.st_ino, found.st_mtime_ns)
-
-
-def directory_age_s(directory: str) -> float | None:
-    """Return the seconds since the directory's owner last touched it; None when there is none."""
-    mark = directory_mark(directory)
-    return None if mark is None else time.time() - mark.mtime_ns / 1e9
-
-
-def make_lock_dir(guard: int, directory: str) -> DirectoryMark | None:
-    """Create the directory and record it; return None when the path exists already.
-
-    Raises FileNotFoundError where the protected file has no directory: locking creates no parents.
-    """
-    before = os.pread(guard, _RECORD, _RECORD)
-    if before.strip() and directory_mark(directory) is not None:
-        return None  # that intent may be the only record of the existing directory: do not overwrite it
-    now = time.time_ns()
-    os.pwrite(guard, (b"intent %d" % now).ljust(_RECORD), _RECORD)
-    try:
-        os.mkdir(directory, 0o700)
-    except FileExistsError:
-        os.pwrite(guard, before.ljust(_RECORD), _RECORD)  # it may be the record of the existing directory
-        return None
-    except OSError:
-        os.pwrite(guard, before.ljust(_RECORD), _RECORD)
-        raise
-    # Other products compare milliseconds only. Random digits below the millisecond make the mtime unique.
-    touched = now - now % 1_000_000 + int(random.random() * 999_999) + 1
-    with contextlib.suppress(FileNotFoundError):
-        os.utime(directory, ns=(touched, touched))
-    mark = directory_mark(directory)
-    if mark is None:  # another product removed it, taking it for the stale one before it
-        os.pwrite(guard, before.ljust(_RECORD), _RECORD)
-        return None
-    os.pwrite(guard, (b"made %d %d by %d" % (*mark, os.getpid())).ljust(_RECORD) + _NO_INTENT, 0)
-    return mark
-
-
-def judge_lock_dir(guard: int, directory: str) -> LockVerdict:
-    """Judge an existing directory. One of a dead Teamwright process is removed at once, one of another product only
-    when it is stale.
-    """
-    mark = directory_mark(directory)
-    if mark is None:
-        return LockVerdict.GONE
-    age = time.time() - mark.mtime_ns / 1e9
-    if age > STALE_S or _has_dead_owner(os.pread(guard, 2 * _RECORD, 0), mark, age):
-        return LockVerdict.REMOVED if _remove_judged(directory, mark) else LockVerdict.LIVE
-    return LockVerdict.LIVE
-
-
-def remove_lock_dir(directory: str, mark: DirectoryMark) -> None:
-    """End a hold: remove the directory that was just proved to be its own."""
-    try:
-        os.rmdir(directory)
-    except FileNotFoundError:
-        return
-    except OSError:  # another program put a file inside, which would lock out other products for ever
-        _remove_judged(directory, mark)
-
-
-def _has_dead_owner(record: bytes, mark: DirectoryMark, age: float) -> bool:
-    """Return True when the recorded process left the directory. The caller has the guard, so that process no longer has
-    it."""
-    owner, intent = _numbers(record[:_RECORD], b"made"), _numbers(record[_RECORD:], b"intent")
-    if owner and tuple(owner[:2]) == mark:
-        return True
-    first, last = _INTENT_WINDOW_NS
-    stood = age >= _INTENT_STOOD_S or age < -_AHEAD_S
-    return bool(intent) and first <= mark.mtime_ns - intent[0] <= last and stood
-
-
-def _numbers(record: bytes, kind: bytes) -> list[int]:
-    """Return the numbers of a record of this kind; none when it is another, blank, or never written."""
-    word, *rest = record.split() or [b""]
-    return [int(text) for text in rest if text.isdigit()] if word == kind else []
-
-
-def _remove_judged(directory: str, mark: DirectoryMark) -> bool:
-    """Rename the directory to a unique name, check that it is the judged one, then remove it.
-
-    Another product may have released and taken the lock between check and rename: then its directory is put back.
-    """
-    aside = f"{directory}.stale.{secrets.token_hex(4)}"
-    try:
-        os.rename(directory, aside)
-    except FileNotFoundError:
-        return True
-    if directory_mark(aside) != mark:
-        with contextlib.suppress(OSError):
-            os.rename(aside, directory)
-        return False
-    with contextlib.suppress(OSError):  # a path that is no empty directory stays for a person to look at
-        os.rmdir(aside)
-    return True
-
-
-@contextmanager
-def hold_exclusive(lock: Path, target: Path) -> Generator[None]:
-    """Hold the lock file `lock`, which protects `target`. The body is plain synchronous code. Raises StorageError."""
-    try:
-        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as problem:
-        raise storage_error(problem, target) from problem
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
-
-
-T = TypeVar("T")
-
-
-class LoopCache(Generic[T]):
-    """Objects by key, separate for each running loop; `keep` of them are kept without other references."""
-
-    def __init__(self, keep: int) -> None:
-        self._keep = keep
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopObjects[T]] = WeakKeyDictionary()
-
-    def get(self, key: str, make: Callable[[], T]) -> T:
-        """Return the object of this key; `make` creates it when there is none. Raises RuntimeError when no loop
-        runs.
-        """
-        loop = asyncio.get_running_loop()
-        objects = self._loops.get(loop)
-        if objects is None:
-            objects = self._loops[loop] = _LoopObjects()
-        return objects.get(key, make, self._keep)
-
-
-class _LoopObjects(Generic[T]):
-    def __init__(self) -> None:
-        self._living: WeakValueDictionary[str, T] = WeakValueDictionary()
-        self._recent: OrderedDict[str, T] = OrderedDict()
-
-    def get(self, key: str, make: Callable[[], T], keep: int) -> T:
-        found = self._recent.get(key)
-        if found is not None:
-            self._recent.move_to_end(key)
-            return found
-        found = self._living.get(key)
-        if found is None:
-            found = self._living[key] = make()
-        self._recent[key] = found
-        if len(self._recent) > keep:
-            self._recent.popitem(last=False)
-        return found
-
-
-R = TypeVar("R")
 
 MAX_HOLD_S = 5.0
 """Seconds after which a hold commits nothing: other products take a lock over after 10 s."""
@@ -250,6 +49,37 @@ _MOMENT_S = 0.001
 _STALE_MARGIN_S = 1.0
 """Seconds after which a stale lock directory is surely taken for one: file clocks may lag, or be ahead by this much."""
 _MAX_LOCKS = 256
+
+
+def lock_for(target: Path, guard: Path) -> FileLock:
+    """Return the one lock of this file in the running loop. Raises RuntimeError when no loop runs."""
+    return _LOCKS.get(str(target), lambda: FileLock(target, guard))
+
+
+def lock_at(target: str, guard_of: Callable[[Path], Path]) -> FileLock:
+    """Return `lock_for` a path that is a string; `guard_of` is called only when the lock is constructed."""
+
+    def make_lock() -> FileLock:
+        path = Path(target)
+        return FileLock(path, guard_of(path))
+
+    return _LOCKS.get(target, make_lock)
+
+
+async def past_dead_lock(work: Callable[[], Awaitable[R]]) -> R:
+    """Run `work`, again after each LockTimeout for as long as the lock of a killed program may be in its way.
+
+    Another product leaves its lock directory when it is killed, which shows only when the directory is stale. For work
+    that must not be given up before that: it may run several times. Raises LockTimeout when the lock is held longer,
+    so by a program that runs.
+    """
+    last_start = time.monotonic() + STALE_S + _STALE_MARGIN_S
+    while True:
+        try:
+            return await work()
+        except LockTimeout:
+            if time.monotonic() >= last_start:
+                raise
 
 
 class FileLock:
@@ -306,40 +136,6 @@ class FileLock:
             do=["try again", f"when no other program uses it: rmdir {self.directory}"],
             note="nothing was written",
         )
-
-
-_LOCKS: LoopCache[FileLock] = LoopCache(_MAX_LOCKS)
-
-
-async def past_dead_lock(work: Callable[[], Awaitable[R]]) -> R:
-    """Run `work`, again after each LockTimeout for as long as the lock of a killed program may be in its way.
-
-    Another product leaves its lock directory when it is killed, which shows only when the directory is stale. For work
-    that must not be given up before that: it may run several times. Raises LockTimeout when the lock is held longer,
-    so by a program that runs.
-    """
-    last_start = time.monotonic() + STALE_S + _STALE_MARGIN_S
-    while True:
-        try:
-            return await work()
-        except LockTimeout:
-            if time.monotonic() >= last_start:
-                raise
-
-
-def lock_for(target: Path, guard: Path) -> FileLock:
-    """Return the one lock of this file in the running loop. Raises RuntimeError when no loop runs."""
-    return _LOCKS.get(str(target), lambda: FileLock(target, guard))
-
-
-def lock_at(target: str, guard_of: Callable[[Path], Path]) -> FileLock:
-    """Return `lock_for` a path that is a string; `guard_of` is called only when the lock is constructed."""
-
-    def make_lock() -> FileLock:
-        path = Path(target)
-        return FileLock(path, guard_of(path))
-
-    return _LOCKS.get(target, make_lock)
 
 
 class LockHold:
@@ -483,10 +279,10 @@ def remove_dead_locks(directory: Path, guard_of: Callable[[Path], Path]) -> list
     except OSError:
         return []
     targets = [directory / name.removesuffix(".lock") for name in names]
-    return [target for target in targets if _remove_dead(target, guard_of(target))]
+    return [target for target in targets if _remove_dead_lock(target, guard_of(target))]
 
 
-def _remove_dead(target: Path, guard: Path) -> bool:
+def _remove_dead_lock(target: Path, guard: Path) -> bool:
     try:
         fd = os.open(guard, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -515,3 +311,192 @@ def _flock(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+_RECORD = 64
+"""Bytes of a record. The guard file has two records: the last directory created, and an intent during creation."""
+
+_NO_INTENT = b" " * _RECORD
+_INTENT_WINDOW_NS = (-20_000_000, 50_000_000)
+"""Age in ns, relative to an intent, of a directory that its process created; file clocks may lag by a tick."""
+_INTENT_STOOD_S = 1.0
+_AHEAD_S = 2.0
+"""Seconds by which a directory may be newer than now (other products set up to 1 s). Beyond it the clock was set back.
+"""
+
+
+class DirectoryMark(NamedTuple):
+    """The inode and mtime by which a process recognises its own directory."""
+
+    inode: int
+    mtime_ns: int
+
+
+class LockVerdict(enum.Enum):
+    """The outcome for a lock directory that already existed."""
+
+    LIVE = "live"
+    GONE = "gone"
+    REMOVED = "taken away"
+
+
+def directory_mark(directory: str) -> DirectoryMark | None:
+    """Return inode and mtime of the entry at this path; None when there is none."""
+    try:
+        found = os.stat(directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return DirectoryMark(found.st_ino, found.st_mtime_ns)
+
+
+def directory_age_s(directory: str) -> float | None:
+    """Return the seconds since the directory's owner last touched it; None when there is none."""
+    mark = directory_mark(directory)
+    return None if mark is None else time.time() - mark.mtime_ns / 1e9
+
+
+def make_lock_dir(guard: int, directory: str) -> DirectoryMark | None:
+    """Create the directory and record it; return None when the path exists already.
+
+    Raises FileNotFoundError where the protected file has no directory: locking creates no parents.
+    """
+    before = os.pread(guard, _RECORD, _RECORD)
+    if before.strip() and directory_mark(directory) is not None:
+        return None  # that intent may be the only record of the existing directory: do not overwrite it
+    now = time.time_ns()
+    os.pwrite(guard, (b"intent %d" % now).ljust(_RECORD), _RECORD)
+    try:
+        os.mkdir(directory, 0o700)
+    except FileExistsError:
+        os.pwrite(guard, before.ljust(_RECORD), _RECORD)  # it may be the record of the existing directory
+        return None
+    except OSError:
+        os.pwrite(guard, before.ljust(_RECORD), _RECORD)
+        raise
+    # Other products compare milliseconds only. Random digits below the millisecond make the mtime unique.
+    touched = now - now % 1_000_000 + int(random.random() * 999_999) + 1
+    with contextlib.suppress(FileNotFoundError):
+        os.utime(directory, ns=(touched, touched))
+    mark = directory_mark(directory)
+    if mark is None:  # another product removed it, taking it for the stale one before it
+        os.pwrite(guard, before.ljust(_RECORD), _RECORD)
+        return None
+    os.pwrite(guard, (b"made %d %d by %d" % (*mark, os.getpid())).ljust(_RECORD) + _NO_INTENT, 0)
+    return mark
+
+
+def judge_lock_dir(guard: int, directory: str) -> LockVerdict:
+    """Judge an existing directory. One of a dead Teamwright process is removed at once, one of another product only
+    when it is stale.
+    """
+    mark = directory_mark(directory)
+    if mark is None:
+        return LockVerdict.GONE
+    age = time.time() - mark.mtime_ns / 1e9
+    if age > STALE_S or _has_dead_owner(os.pread(guard, 2 * _RECORD, 0), mark, age):
+        return LockVerdict.REMOVED if _remove_judged(directory, mark) else LockVerdict.LIVE
+    return LockVerdict.LIVE
+
+
+def remove_lock_dir(directory: str, mark: DirectoryMark) -> None:
+    """End a hold: remove the directory that was just proved to be its own."""
+    try:
+        os.rmdir(directory)
+    except FileNotFoundError:
+        return
+    except OSError:  # another program put a file inside, which would lock out other products for ever
+        _remove_judged(directory, mark)
+
+
+def _has_dead_owner(record: bytes, mark: DirectoryMark, age: float) -> bool:
+    """Return True when the recorded process left the directory. The caller has the guard, so that process no longer has
+    it."""
+    owner = _record_numbers(record[:_RECORD], b"made")
+    intent = _record_numbers(record[_RECORD:], b"intent")
+    if owner and tuple(owner[:2]) == mark:
+        return True
+    first, last = _INTENT_WINDOW_NS
+    stood = age >= _INTENT_STOOD_S or age < -_AHEAD_S
+    return bool(intent) and first <= mark.mtime_ns - intent[0] <= last and stood
+
+
+def _record_numbers(record: bytes, kind: bytes) -> list[int]:
+    """Return the numbers of a record of this kind; none when it is another, blank, or never written."""
+    word, *rest = record.split() or [b""]
+    return [int(text) for text in rest if text.isdigit()] if word == kind else []
+
+
+def _remove_judged(directory: str, mark: DirectoryMark) -> bool:
+    """Rename the directory to a unique name, check that it is the judged one, then remove it.
+
+    Another product may have released and taken the lock between check and rename: then its directory is put back.
+    """
+    aside = f"{directory}.stale.{secrets.token_hex(4)}"
+    try:
+        os.rename(directory, aside)
+    except FileNotFoundError:
+        return True
+    if directory_mark(aside) != mark:
+        with contextlib.suppress(OSError):
+            os.rename(aside, directory)
+        return False
+    with contextlib.suppress(OSError):  # a path that is no empty directory stays for a person to look at
+        os.rmdir(aside)
+    return True
+
+
+@contextmanager
+def hold_exclusive(lock: Path, target: Path) -> Generator[None]:
+    """Hold the lock file `lock`, which protects `target`. The body is plain synchronous code. Raises StorageError."""
+    try:
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise storage_error(problem, target) from problem
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+T = TypeVar("T")
+
+
+class LoopCache(Generic[T]):
+    """Objects by key, separate for each running loop; `keep` of them are kept without other references."""
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopObjects[T]] = WeakKeyDictionary()
+
+    def get(self, key: str, make: Callable[[], T]) -> T:
+        """Return the object of this key; `make` creates it when there is none. Raises RuntimeError when no loop
+        runs.
+        """
+        loop = asyncio.get_running_loop()
+        objects = self._loops.get(loop)
+        if objects is None:
+            objects = self._loops[loop] = _LoopObjects()
+        return objects.get(key, make, self._keep)
+
+
+class _LoopObjects(Generic[T]):
+    def __init__(self) -> None:
+        self._living: WeakValueDictionary[str, T] = WeakValueDictionary()
+        self._recent: OrderedDict[str, T] = OrderedDict()
+
+    def get(self, key: str, make: Callable[[], T], keep: int) -> T:
+        found = self._recent.get(key)
+        if found is not None:
+            self._recent.move_to_end(key)
+            return found
+        found = self._living.get(key)
+        if found is None:
+            found = self._living[key] = make()
+        self._recent[key] = found
+        if len(self._recent) > keep:
+            self._recent.popitem(last=False)
+        return found
+
+
+_LOCKS: LoopCache[FileLock] = LoopCache(_MAX_LOCKS)

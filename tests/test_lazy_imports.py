@@ -174,6 +174,13 @@ def test_the_grammar_of_the_shell_loads_with_the_first_command(tmp_path):
     }
 
 
+def test_a_session_with_mcp_servers_loads_the_official_package_and_http_only_when_a_server_needs_them(tmp_path):
+    code = "import sys, teamwright.session.wiring.mcp_pool, teamwright.mcp.server; print(*sorted(sys.modules))"
+    done = python(code, cwd=tmp_path, home=tmp_path / "home")
+    assert done.returncode == 0, done.stderr
+    assert not set(done.stdout.split()) & ({"mcp"} | VALIDATION - VALUES | HTTP)
+
+
 def test_importing_the_library_touches_no_home_starts_no_thread_and_loads_no_loop(tmp_path):
     home = tmp_path / "home"
     home.mkdir()

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright.mcp.json_rpc import McpServerError
-from teamwright.mcp.oauth import LoginStore
+from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server import McpServer
 from teamwright.member_process.login import LoginRequest, log_in
 from teamwright.protocol.errors import TeamwrightError

@@ -7,7 +7,7 @@ import pytest
 
 from teamwright.mcp import client
 from teamwright.mcp.json_rpc import McpServerError
-from teamwright.mcp.server import MAX_BYTES, MAX_SHOWN, McpServer, ServerLog, ServerTimeouts
+from teamwright.mcp.server import MAX_LOG_BYTES, MAX_SHOWN_ERRORS, McpServer, ServerLog, ServerTimeouts
 from tests.mcp.http_server import serving
 from tests.support.waits import WAIT_S
 
@@ -133,11 +133,11 @@ async def test_a_server_that_does_not_answer_about_its_log_is_ready_all_the_same
 def test_the_log_of_a_server_is_bounded_over_all_processes_and_errors_are_shown_once(tmp_path):
     file = tmp_path / "log"
     first = ServerLog(file)
-    for number in range(MAX_BYTES // 1_000):
+    for number in range(MAX_LOG_BYTES // 1_000):
         first.add({"level": "info", "data": f"{number} {'x' * 1_500}"}, str)
     size = file.stat().st_size
-    assert MAX_BYTES - 2_000 < size <= MAX_BYTES
+    assert MAX_LOG_BYTES - 2_000 < size <= MAX_LOG_BYTES
     second = ServerLog(file)
     shown = [second.add({"level": "error", "data": f"e{number // 2} {'x' * 1_500}"}, str) for number in range(50)]
     assert file.stat().st_size == size
-    assert [text[:3] for text in shown if text] == [f"e{number} " for number in range(MAX_SHOWN)]
+    assert [text[:3] for text in shown if text] == [f"e{number} " for number in range(MAX_SHOWN_ERRORS)]

@@ -1,14 +1,9 @@
 """The protocol with an MCP server: initialization, the lists of its parts, tool calls, resources and prompts.
 
 Supports the versions with a handshake, and the later one without it for servers that support nothing else. Declares
-the capabilities that it is given; the peer's `answer_request` answers a server's requests. `ClientTransport` goes
-through the client program that drives this one.
-[mcp/client]
-
-Tool calls as tasks of the protocol: the server answers at once, and the client polls until the result is there.
-
-A task lives longer than the connection of one request, so a lost poll is repeated. Depends on the JSON-RPC peer.
-[mcp/task_calls]
+the capabilities that it is given; the peer's `answer_request` answers a server's requests. A tool call may run as a
+task of the server, which is polled until its result is there: a task lives longer than the connection of one request.
+`ClientTransport` goes through the client program that drives this one.
 """
 
 from __future__ import annotations
@@ -37,6 +32,7 @@ from teamwright.mcp.tool_listing import MAX_TOOLS
 from teamwright.protocol.time_limit import time_limit
 
 NEWEST_VERSION = "2025-11-25"
+
 HANDSHAKE_VERSIONS = (NEWEST_VERSION, "2025-06-18", "2025-03-26", "2024-11-05")
 """Versions that begin with a handshake, the newest first."""
 
@@ -49,6 +45,7 @@ MAX_ROUNDS = 10
 """The most times that a server may ask for more input in one request."""
 
 _MAX_PAGES = 50
+
 _META = "io.modelcontextprotocol/"
 
 
@@ -134,19 +131,15 @@ class McpClient(Struct):
         params: Message = {"name": tool, "arguments": dict(arguments)}
         if not as_task or not self.runs_tasks:
             return await self._request("tools/call", params, deadline)
-        # few servers have tasks
-
-        task = {"ttl": int(deadline.max_total_s * 1_000)}
-        return await wait_for_task(
-            self.peer, await self._request("tools/call", {**params, "task": task}, deadline), deadline
-        )
+        params["task"] = {"ttl": int(deadline.max_total_s * 1_000)}
+        created = await self._request("tools/call", params, deadline)
+        return await wait_for_task(self.peer, created, deadline)
 
     @property
     def runs_tasks(self) -> bool:
         """True when the server can run a tool call as a task."""
-        requests = cast("Message", self.capabilities.get("tasks") or {}).get("requests") if self.has("tasks") else None
-        tools = cast("Message", requests).get("tools") if isinstance(requests, dict) else None
-        return isinstance(tools, dict) and isinstance(cast("Message", tools).get("call"), dict)
+        requests = _object(_object(self.capabilities.get("tasks")).get("requests"))
+        return isinstance(_object(requests.get("tools")).get("call"), dict)
 
     async def read_resource(self, uri: str, deadline: CallDeadline) -> Message:
         """Return the raw contents of a resource. Raises McpServerError, McpRequestError."""
@@ -160,8 +153,8 @@ class McpClient(Struct):
         """Return values for the beginning of a prompt's argument. Raises McpServerError, McpRequestError."""
         ref = {"type": "ref/prompt", "name": prompt}
         params = {"ref": ref, "argument": {"name": argument, "value": value}}
-        completion = (await self.peer.request("completion/complete", params, deadline)).get("completion")
-        values = cast("Message", completion).get("values") if isinstance(completion, dict) else None
+        result = await self.peer.request("completion/complete", params, deadline)
+        values = _object(result.get("completion")).get("values")
         return [one for one in cast("list[object]", values) if isinstance(one, str)] if isinstance(values, list) else []
 
     async def subscribe(self, uri: str, deadline: CallDeadline) -> None:
@@ -191,13 +184,12 @@ class McpClient(Struct):
     async def _collect_input(self, requests: object) -> Message:
         """Return the answers to the requests in a result, by the server's keys. Raises McpServerError."""
         answers: Message = {}
-        for key, request in cast("Message", requests).items() if isinstance(requests, dict) else ():
-            message = cast("Message", request) if isinstance(request, dict) else Message()
-            params = message.get("params")
+        for key, request in _object(requests).items():
+            message = _object(request)
             if self.peer.answer_request is None or len(answers) >= MAX_ANSWERING:
                 raise McpServerError("wants input in the middle of a call, which is not supported")
-            fields = cast("Message", params) if isinstance(params, dict) else Message()
-            answers[key] = await self.peer.answer_request(str(message.get("method", "")), fields)
+            method = str(message.get("method", ""))
+            answers[key] = await self.peer.answer_request(method, _object(message.get("params")))
         return answers
 
     async def _discover(self, deadline: CallDeadline) -> None:
@@ -207,7 +199,8 @@ class McpClient(Struct):
             f"{_META}clientCapabilities": dict(self.own_capabilities),
         }
         if isinstance(self.peer.transport, HttpTransport):
-            self.peer.transport.without_handshake, self.peer.transport.version = True, VERSION_WITHOUT_HANDSHAKE
+            self.peer.transport.without_handshake = True
+            self.peer.transport.version = VERSION_WITHOUT_HANDSHAKE
         result = await self.peer.request("server/discover", {}, deadline)
         versions = result.get("supportedVersions")
         if not isinstance(versions, list) or VERSION_WITHOUT_HANDSHAKE not in versions:
@@ -218,17 +211,110 @@ class McpClient(Struct):
         self.version = version
         if isinstance(self.peer.transport, HttpTransport):
             self.peer.transport.version = version
-        capabilities, info = result.get("capabilities"), result.get("serverInfo")
-        self.capabilities = cast("Message", capabilities) if isinstance(capabilities, dict) else Message()
+        self.capabilities = _object(result.get("capabilities"))
         if isinstance(instructions := result.get("instructions"), str):
             self.instructions = plain_text(instructions, MAX_INSTRUCTIONS)
-        if isinstance(info, dict):
-            server = cast("Message", info)
+        if server := _object(result.get("serverInfo")):
             self.server_info = plain_line(f"{server.get('name', '')} {server.get('version', '')}", 80)
 
     @property
     def _info(self) -> Mapping[str, str]:
         return {"name": "teamwright", "version": self.own_version}
+
+
+POLL_S = 1.0
+"""Seconds between two polls, for a server that names no interval."""
+
+MIN_POLL_S = 0.1
+MAX_POLL_S = 10.0
+"""The bounds of a server's interval."""
+
+MAX_LOST_POLLS = 3
+"""The most polls in a row that may fail before the call fails."""
+
+CANCEL_S = 5.0
+"""Seconds that a server may take to cancel a task."""
+
+_ENDED = ("completed", "failed", "cancelled")
+"""The states of a task that does not run any more."""
+
+
+async def wait_for_task(peer: JsonRpcPeer, created: Message, deadline: CallDeadline) -> Message:
+    """Return the result of a call whose first answer created a task; any other first answer is the result.
+
+    A report of the server that the task is at work counts as progress: the task may take `max_total_s`. A task that
+    still runs when the wait fails or is cancelled is cancelled at the server. Raises McpServerError, McpRequestError.
+    """
+    state = _object(created.get("task"))
+    id: object = state.get("taskId")
+    if not isinstance(id, str) or not id:
+        return created
+    task = _RunningTask(peer, id, deadline, state)
+    try:
+        async with time_limit(deadline.max_total_s):
+            return await task.wait()
+    except BaseException as problem:
+        if task.status not in _ENDED:
+            peer.send_request("tasks/cancel", {"taskId": id}, CANCEL_S)
+        if isinstance(problem, TimeoutError):
+            raise McpServerError(f"did not end its task in {deadline.max_total_s:g} s") from None
+        raise
+
+
+class _RunningTask(Struct):
+    """One task of a server, with its last known state."""
+
+    peer: JsonRpcPeer
+    id: str
+    deadline: CallDeadline
+    state: Message
+
+    @property
+    def status(self) -> str:
+        """The status in the last state; empty for one that is no text."""
+        status = self.state.get("status")
+        return status if isinstance(status, str) else ""
+
+    async def wait(self) -> Message:
+        """Return the result. Raises McpServerError, McpRequestError."""
+        await self._poll()
+        if self.status == "cancelled":
+            raise McpServerError("cancelled the task" + self._reason)
+        try:
+            # A task that needs input asks for it while its result is awaited.
+            return await self.peer.request("tasks/result", {"taskId": self.id}, self.deadline, progress=True)
+        except McpRequestError as problem:
+            if self.status != "failed":
+                raise
+            raise McpServerError(f"failed the task{self._reason or f': {problem.message}'}") from None
+
+    async def _poll(self) -> None:
+        """Follow the state as long as the server reports that the task is at work."""
+        lost = 0
+        one_poll = CallDeadline(self.deadline.max_silence_s, self.deadline.max_silence_s)
+        while self.status in {"working", "submitted"}:
+            await asyncio.sleep(_interval_s(self.state.get("pollInterval")))
+            try:
+                self.state = await self.peer.request("tasks/get", {"taskId": self.id}, one_poll)
+                lost = 0
+            except McpRequestError:
+                raise
+            except McpServerError as problem:
+                lost += 1
+                if problem.is_dead or lost >= MAX_LOST_POLLS:
+                    raise
+
+    @property
+    def _reason(self) -> str:
+        message = self.state.get("statusMessage")
+        return f": {plain_line(message)}" if isinstance(message, str) and message else ""
+
+
+def _interval_s(ms: object) -> float:
+    """Return the seconds until the next poll, of the server's milliseconds."""
+    if isinstance(ms, bool) or not isinstance(ms, int | float) or ms != ms:  # JSON of some servers has NaN
+        return POLL_S
+    return min(max(ms, MIN_POLL_S * 1_000), MAX_POLL_S * 1_000) / 1_000
 
 
 ExchangeMessage: TypeAlias = Callable[[str, Message], Awaitable[Message]]
@@ -277,94 +363,6 @@ class ClientTransport:
             await asyncio.wait(running)
 
 
-POLL_S, MIN_POLL_S, MAX_POLL_S = 1.0, 0.1, 10.0
-"""Seconds between two polls: without an interval of the server, and the bounds of its interval."""
-
-MAX_LOST_POLLS = 3
-"""The most polls in a row that may fail before the call fails."""
-
-CANCEL_S = 5.0
-"""Seconds that a server may take to cancel a task."""
-
-_ENDED = ("completed", "failed", "cancelled")
-"""The states of a task that does not run any more."""
-
-
-async def wait_for_task(peer: JsonRpcPeer, created: Message, deadline: CallDeadline) -> Message:
-    """Return the result of a call whose first answer created a task; any other first answer is the result.
-
-    A report of the server that the task is at work counts as progress: the task may take `max_total_s`. A task that
-    still runs when the wait fails or is cancelled is cancelled at the server. Raises McpServerError, McpRequestError.
-    """
-    state = _object(created.get("task"))
-    id = state.get("taskId")
-    if not isinstance(id, str) or not id:
-        return created
-    task = _RunningTask(peer, id, deadline, state)
-    try:
-        async with time_limit(deadline.max_total_s):
-            return await task.wait()
-    except BaseException as problem:
-        if task.status not in _ENDED:
-            peer.send_request("tasks/cancel", {"taskId": id}, CANCEL_S)
-        if isinstance(problem, TimeoutError):
-            raise McpServerError(f"did not end its task in {deadline.max_total_s:g} s") from None
-        raise
-
-
-class _RunningTask(Struct):
-    """One task of a server, with its last known state."""
-
-    peer: JsonRpcPeer
-    id: str
-    deadline: CallDeadline
-    state: Message
-
-    @property
-    def status(self) -> str:
-        """The status in the last state; empty for one that is no text."""
-        status = self.state.get("status")
-        return status if isinstance(status, str) else ""
-
-    async def wait(self) -> Message:
-        """Return the result. Raises McpServerError, McpRequestError."""
-        await self._poll()
-        if self.status == "cancelled":
-            raise McpServerError("cancelled the task" + self._reason)
-        try:
-            # A task that needs input asks for it while its result is awaited.
-            return await self.peer.request("tasks/result", {"taskId": self.id}, self.deadline, progress=True)
-        except McpRequestError as problem:
-            if self.status != "failed":
-                raise
-            raise McpServerError(f"failed the task{self._reason or f': {problem.message}'}") from None
-
-    async def _poll(self) -> None:
-        """Follow the state as long as the server reports that the task is at work."""
-        lost, one_poll = 0, CallDeadline(self.deadline.max_silence_s, self.deadline.max_silence_s)
-        while self.status in {"working", "submitted"}:
-            await asyncio.sleep(_interval_s(self.state.get("pollInterval")))
-            try:
-                self.state, lost = await self.peer.request("tasks/get", {"taskId": self.id}, one_poll), 0
-            except McpRequestError:
-                raise
-            except McpServerError as problem:
-                lost += 1
-                if problem.is_dead or lost >= MAX_LOST_POLLS:
-                    raise
-
-    @property
-    def _reason(self) -> str:
-        message = self.state.get("statusMessage")
-        return f": {plain_line(message)}" if isinstance(message, str) and message else ""
-
-
-def _interval_s(ms: object) -> float:
-    """Return the seconds until the next poll, of the server's milliseconds."""
-    if isinstance(ms, bool) or not isinstance(ms, int | float) or ms != ms:  # JSON of some servers has NaN
-        return POLL_S
-    return min(max(ms, MIN_POLL_S * 1_000), MAX_POLL_S * 1_000) / 1_000
-
-
 def _object(value: object) -> Message:
+    """Return an object of a message; an empty one for anything else."""
     return cast("Message", value) if isinstance(value, dict) else Message()

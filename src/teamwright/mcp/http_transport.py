@@ -1,17 +1,11 @@
-"""Transport over streamable HTTP: a POST for each message, the answer as JSON or as a stream of events.
+"""Transports over HTTP: streamable HTTP, and HTTP with SSE of protocol version 2024-11-05.
 
-A stream that ends before its answer is continued by a GET with the id of its last event. A further GET takes the
-messages that belong to no request, from servers that have such a stream.
+Streamable HTTP is a POST for each message, with the answer as JSON or as a stream of events. A stream that ends before
+its answer is continued by a GET with the id of its last event. A further GET takes the messages that belong to no
+request, from servers that have such a stream. HTTP with SSE is one stream of events, and a POST for each message. Its
+first event names the address for messages, which must have the origin of the configured one.
 
-No redirect is followed, because headers may contain a secret. Received data is bounded. Constructs the HTTP clients of
-the package.
-[mcp/http_transport]
-
-Transport over HTTP with SSE, of protocol version 2024-11-05: a stream of events, and a POST for each message.
-
-The first event of the stream names the address for messages, which must have the origin of the configured one. Depends
-on the HTTP client of `http_transport`; leaves restarts to the server.
-[mcp/sse_transport]
+No redirect is followed, because headers may contain a secret. Received data is bounded.
 """
 
 from __future__ import annotations
@@ -32,108 +26,45 @@ if TYPE_CHECKING:
     from httpx2 import AsyncClient, Auth, Response
 
 
-ORDER_S = 5.0
-"""Maximum wait of a request for earlier notifications, in seconds."""
-
-
-def request_number(message: Message) -> int | None:
-    """Return the number of a request; None for an answer or a notification."""
-    return message["id"] if "method" in message and "id" in message else None
-
-
-class PostTasks:
-    """The tasks that send messages. `name` is the name of the tasks, for debugging."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._running: dict[int | None, set[asyncio.Task[None]]] = {}
-
-    def start(self, number: int | None, post: Coroutine[None, None, None]) -> None:
-        """Start a POST. Its failure is the business of `post`."""
-        task = asyncio.create_task(post, name=self._name)
-        self._running.setdefault(number, set()).add(task)
-        task.add_done_callback(lambda done: self._remove(number, done))
-
-    async def wait_for_notifications(self, number: int | None) -> None:
-        """Wait until earlier notifications were sent, if this is a request: they must arrive first."""
-        if number is not None and (before := self._running.get(None)):
-            await asyncio.wait(set(before), timeout=ORDER_S)
-
-    def cancel(self, number: int) -> None:
-        """Cancel the POST of a request."""
-        for task in self._running.get(number, ()):
-            task.cancel()
-
-    def cancel_all(self) -> list[asyncio.Task[None]]:
-        """Cancel all POSTs, and return them."""
-        tasks = [task for group in self._running.values() for task in group]
-        for task in tasks:
-            task.cancel()
-        return tasks
-
-    def _remove(self, number: int | None, task: asyncio.Task[None]) -> None:
-        group = self._running.get(number, set())
-        group.discard(task)
-        if not group:
-            self._running.pop(number, None)
-
-
 MAX_ANSWER = 16 * 1024 * 1024
-"""Bytes of one message."""
+"""The most bytes of one message."""
 
 MAX_STREAM = 64 * 1024 * 1024
-"""Bytes of the stream of one answer, including the messages before it."""
+"""The most bytes of the stream of one answer, including the messages before it."""
 
 MAX_RECONNECTS = 5
 """The most connections in a row that continue a stream without a new event."""
 
-RETRY_S, MIN_RETRY_S, MAX_RETRY_S = 1.0, 0.05, 30.0
-"""Seconds before a stream is continued: without a time of the server, and the bounds of its time."""
+RETRY_S = 1.0
+"""Seconds before a stream is continued, for a server that names no time."""
+
+MIN_RETRY_S = 0.05
+MAX_RETRY_S = 30.0
+"""The bounds of a server's time."""
 
 CONNECT_S = 10.0
 _WRITE_S = 60.0
 _DELETE_SESSION_S = 2.0
 
+ORDER_S = 5.0
+"""Maximum wait of a request for earlier notifications, in seconds."""
+
 _EVENTS = "text/event-stream"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
 SESSION_HEADER = "mcp-session-id"
 VERSION_HEADER = "mcp-protocol-version"
 EVENT_HEADER = "last-event-id"
-_OWN_HEADERS = (
-    "accept",
-    "content-type",
-    "content-length",
-    "host",
-    SESSION_HEADER,
-    VERSION_HEADER,
-    EVENT_HEADER,
-    "mcp-method",
-    "mcp-name",
-)
-"""Headers that no configuration may set."""
 
+_SSE_HEADERS = frozenset({"accept", "content-type", "content-length", "host"})
+"""Headers that no configuration may set for HTTP with SSE."""
 
-def new_client(url: str, auth: Auth | None = None) -> AsyncClient:
-    """Return a client for one address; `auth` adds the login to each request.
-
-    Proxies of the environment are used, except for this machine.
-    """
-    import httpx2
-
-    hide_http_logs()
-    parts = urlsplit(url)
-    here = (parts.hostname or "") in _LOOPBACK
-    return httpx2.AsyncClient(
-        auth=auth,
-        verify=parts.scheme == "https",
-        trust_env=not here,
-        follow_redirects=False,
-        timeout=httpx2.Timeout(None, connect=CONNECT_S, write=_WRITE_S),
-    )
+_STREAMABLE_HEADERS = _SSE_HEADERS | {SESSION_HEADER, VERSION_HEADER, EVENT_HEADER, "mcp-method", "mcp-name"}
+"""The same for streamable HTTP."""
 
 
 class HttpTransport:
-    """The transport. `version` is set once the server has chosen one."""
+    """The transport over streamable HTTP. `version` is set once the server has chosen one."""
 
     def __init__(self, config: ServerConfig, peer: JsonRpcPeer, auth: Auth | None = None) -> None:
         self.version = ""
@@ -184,7 +115,7 @@ class HttpTransport:
                 await self._client.delete(self._config.url, headers=self._headers({}))
 
     def _headers(self, message: Message) -> dict[str, str]:
-        own = {name: value for name, value in self._config.headers.items() if name.lower() not in _OWN_HEADERS}
+        own = {name: value for name, value in self._config.headers.items() if name.lower() not in _STREAMABLE_HEADERS}
         headers = {**own, "accept": "application/json, text/event-stream", "content-type": "application/json"}
         if self._session:
             headers[SESSION_HEADER] = self._session
@@ -250,9 +181,9 @@ class HttpTransport:
         answered = await self._read_stream(response, events, number)
         left = MAX_RECONNECTS
         while not answered and number is not None and events.last_id and left:
-            before, left = events.last_id, left - 1
+            before = events.last_id
             answered = await self._continue_stream(events, number)
-            left = MAX_RECONNECTS if events.last_id != before else left
+            left = MAX_RECONNECTS if events.last_id != before else left - 1
         if not answered and number is not None:
             self._fail("ended its stream without an answer", number)
 
@@ -283,7 +214,7 @@ class HttpTransport:
         """
         wait_s = usual_s if events.retry_ms is None else events.retry_ms / 1_000
         await asyncio.sleep(min(max(wait_s, MIN_RETRY_S), MAX_RETRY_S))
-        headers = {**self._headers({}), "accept": "text/event-stream"}
+        headers = {**self._headers({}), "accept": _EVENTS}
         if events.last_id.isascii() and events.last_id.isprintable() and events.last_id:
             headers[EVENT_HEADER] = events.last_id
         async with self._client.stream("GET", self._config.url, headers=headers) as response:
@@ -297,16 +228,20 @@ class HttpTransport:
         import httpx2
 
         await self._posts.wait_for_notifications(0)
-        events, left, usual_s = SseReader(), MAX_RECONNECTS, 0.0
+        loop = asyncio.get_running_loop()
+        events = SseReader()
+        left = MAX_RECONNECTS
+        usual_s = 0.0
         while left:
-            before, begun = events.last_id, asyncio.get_running_loop().time()
+            before = events.last_id
+            begun = loop.time()
             try:
                 await self._continue_stream(events, None, usual_s)
             except (McpServerError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, ValueError):
                 if not before and left == MAX_RECONNECTS:
                     return  # most servers have no such stream
-            lasted = asyncio.get_running_loop().time() - begun
-            left = MAX_RECONNECTS if events.last_id != before or lasted > MAX_RETRY_S else left - 1
+            lasts = events.last_id != before or loop.time() - begun > MAX_RETRY_S
+            left = MAX_RECONNECTS if lasts else left - 1
             usual_s = RETRY_S
 
     def _session_lost(self) -> None:
@@ -324,14 +259,6 @@ class HttpTransport:
             self._peer.fail(why, number)
 
 
-def refusal(status: int, name: str) -> str:
-    """Return why a status that asks for a login or for another address ends a request; empty for others."""
-    if status in {401, 403}:
-        do = f"type teamwright mcp login {name}, or give its entry the headers that it asks for"
-        return f"wants a login (HTTP {status}): {do}"
-    return f"has moved (HTTP {status}): give the address that it moved to" if 300 <= status < 400 else ""
-
-
 def _is_about_a_session(body: bytes) -> bool:
     """Return True for an error about the session: many servers report it with 400, where the protocol has 404."""
     try:
@@ -341,12 +268,8 @@ def _is_about_a_session(body: bytes) -> bool:
         return False
 
 
-_SSE_HEADERS = frozenset({"accept", "content-type", "content-length", "host"})
-"""Headers that no configuration may set."""
-
-
 class SseTransport:
-    """The transport. Its stream is opened at once; messages wait for the address that the server names."""
+    """The transport over HTTP with SSE. Its stream is opened at once; messages wait until it names their address."""
 
     def __init__(self, config: ServerConfig, peer: JsonRpcPeer, auth: Auth | None = None) -> None:
         self._config = config
@@ -387,7 +310,7 @@ class SseTransport:
         import httpx2
 
         try:
-            headers = {**self._headers, "accept": "text/event-stream"}
+            headers = {**self._headers, "accept": _EVENTS}
             async with self._client.stream("GET", self._config.url, headers=headers) as response:
                 why = await self._read_events(response)
         except McpServerError as problem:
@@ -403,7 +326,7 @@ class SseTransport:
         status, kind = response.status_code, response.headers.get("content-type", "")
         if why := refusal(status, self._config.name):
             return why
-        if status >= 300 or not kind.startswith("text/event-stream"):
+        if status >= 300 or not kind.startswith(_EVENTS):
             return f"answered with HTTP {status} and no stream of events: is its type http?"
         events = SseReader()
         async for chunk in response.aiter_bytes():
@@ -462,3 +385,72 @@ def _origin(url: str) -> tuple[str, str, int]:
     """Return scheme, host and port. Raises ValueError for a port that is none."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
+class PostTasks:
+    """The tasks that send messages. `name` is the name of the tasks, for debugging."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._running: dict[int | None, set[asyncio.Task[None]]] = {}
+
+    def start(self, number: int | None, post: Coroutine[None, None, None]) -> None:
+        """Start a POST. Its failure is the business of `post`."""
+        task = asyncio.create_task(post, name=self._name)
+        self._running.setdefault(number, set()).add(task)
+        task.add_done_callback(lambda done: self._remove(number, done))
+
+    async def wait_for_notifications(self, number: int | None) -> None:
+        """Wait until earlier notifications were sent, if this is a request: they must arrive first."""
+        if number is not None and (before := self._running.get(None)):
+            await asyncio.wait(set(before), timeout=ORDER_S)
+
+    def cancel(self, number: int) -> None:
+        """Cancel the POST of a request."""
+        for task in self._running.get(number, ()):
+            task.cancel()
+
+    def cancel_all(self) -> list[asyncio.Task[None]]:
+        """Cancel all POSTs, and return them."""
+        tasks = [task for group in self._running.values() for task in group]
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    def _remove(self, number: int | None, task: asyncio.Task[None]) -> None:
+        group = self._running.get(number, set())
+        group.discard(task)
+        if not group:
+            self._running.pop(number, None)
+
+
+def new_client(url: str, auth: Auth | None = None) -> AsyncClient:
+    """Return a client for one address; `auth` adds the login to each request.
+
+    Proxies of the environment are used, except for this machine.
+    """
+    import httpx2
+
+    hide_http_logs()
+    parts = urlsplit(url)
+    here = (parts.hostname or "") in _LOOPBACK
+    return httpx2.AsyncClient(
+        auth=auth,
+        verify=parts.scheme == "https",
+        trust_env=not here,
+        follow_redirects=False,
+        timeout=httpx2.Timeout(None, connect=CONNECT_S, write=_WRITE_S),
+    )
+
+
+def request_number(message: Message) -> int | None:
+    """Return the number of a request; None for an answer or a notification."""
+    return message["id"] if "method" in message and "id" in message else None
+
+
+def refusal(status: int, name: str) -> str:
+    """Return why a status that asks for a login or for another address ends a request; empty for others."""
+    if status in {401, 403}:
+        do = f"type teamwright mcp login {name}, or give its entry the headers that it asks for"
+        return f"wants a login (HTTP {status}): {do}"
+    return f"has moved (HTTP {status}): give the address that it moved to" if 300 <= status < 400 else ""

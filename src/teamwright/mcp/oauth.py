@@ -1,24 +1,14 @@
 """OAuth at MCP servers, by the official package: stored tokens on every request, refreshed when they expire.
 
-A new login needs a person, so a session without one gets LoginRequired. Imports the official package; `server` imports
-this module for servers with a stored login only.
-[mcp/oauth]
-
-Stored logins at MCP servers: tokens and the registered client, one private file for each server.
-
-Depends on atomic writes. Leaves requests for tokens to `oauth`. Format: docs/reference/formats/mcp.md.
-[mcp/login_store]
+A new login needs a person, so a session without one gets LoginRequired. The official package is slow to import: only
+servers with a stored login, and a login, load this module.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -33,16 +23,13 @@ from mcp.shared.auth import (
     OAuthToken,
     ProtectedResourceMetadata,
 )
-from msgspec import Struct, field
-from msgspec import json as codec
+from msgspec import Struct
 from pydantic import AnyUrl, ValidationError
 
 from teamwright.mcp.json_rpc import McpServerError, plain_line
+from teamwright.mcp.login_store import LoginStore, StoredLogin
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.secret_texts import repr_without
-from teamwright.storage.files import read_plain, write_atomic
-from teamwright.storage.paths import make_private
 
 EXPIRY_MARGIN_S = 30.0
 """Seconds before its end at which a token counts as expired."""
@@ -171,58 +158,3 @@ class LoginAuth(OAuthClientProvider):
         if self.context.redirect_handler is None:
             return f"wants a login: teamwright mcp login {self._name}"
         return plain_line(f"could not be logged in to: {problem}")
-
-
-VERSION = 1
-MAX_BYTES = 1_000_000
-
-
-class StoredLogin(Struct):
-    """One login. `expires_at` is in seconds since 1970, 0.0 when unknown.
-
-    `tokens`, `client` and the metadata are objects of OAuth (RFC 6749, 7591, 8414, 9728) as they were received.
-    """
-
-    server: str
-    url: str
-    tokens: dict[str, Any] = field(default_factory=dict[str, Any])
-    client: dict[str, Any] = field(default_factory=dict[str, Any])
-    expires_at: float = 0.0
-    issuer: str = ""
-    authorization_server: dict[str, Any] = field(default_factory=dict[str, Any])
-    resource: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def __repr__(self) -> str:
-        return repr_without(self, "tokens", "client")
-
-
-class LoginStore:
-    """The directory of logins. A login belongs to the name and the address of a server, so no other entry uses it."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def load(self, config: ServerConfig) -> StoredLogin | None:
-        """Return the login at a server; None without a readable one."""
-        try:
-            read = codec.decode(read_plain(self._path(config), MAX_BYTES), type=StoredLogin)
-        except (OSError, ValueError, RecursionError):
-            return None
-        return read if read.tokens.get("access_token") and read.url == config.url else None
-
-    def save(self, config: ServerConfig, login: StoredLogin) -> None:
-        """Store a login. Raises StorageError, OSError."""
-        make_private(self._directory)
-        body = {"v": VERSION, **json.loads(codec.encode(login))}
-        write_atomic(self._path(config), json.dumps(body, ensure_ascii=False, indent=2).encode("utf-8", "replace"))
-
-    def remove(self, config: ServerConfig) -> bool:
-        """Remove the login at a server. Return False when there was none. Raises OSError."""
-        with contextlib.suppress(FileNotFoundError):
-            self._path(config).unlink()
-            return True
-        return False
-
-    def _path(self, config: ServerConfig) -> Path:
-        digest = hashlib.sha256(json.dumps([config.name, config.url]).encode("utf-8", "surrogatepass")).hexdigest()
-        return self._directory / f"{digest[:32]}.json"

@@ -1,14 +1,7 @@
 """One MCP server during a session: started at its first use, shared, restarted a bounded number of times, closed once.
 
 The start belongs to the server: a caller that is cancelled ends only its own wait. A failure is reported once; callers
-get it as McpServerError.
-[mcp/server]
-
-Log messages of an MCP server: a bounded file, and the errors that a person should read.
-[mcp/server_log]
-
-The objects that all MCP servers of a session share: their environment, stores, timeouts and answers to requests.
-[mcp/server_context]
+get it as McpServerError. `ServerContext` has what all servers of a session share, `ServerLog` the messages of one.
 """
 
 from __future__ import annotations
@@ -23,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
-from teamwright.mcp.client import McpClient
+from teamwright.mcp.client import ClientTransport, McpClient
+from teamwright.mcp.http_transport import HttpTransport, SseTransport
 from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpRequestError, McpServerError, Message, plain_line
 from teamwright.mcp.listing_store import ListingStore, ServerListing, parse_prompts
-from teamwright.mcp.oauth import LoginStore
+from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.mcp.stdio_transport import ServerEnvironment, StdioTransport
 from teamwright.mcp.tool_listing import ServedTool, parse_tools
@@ -46,18 +40,21 @@ MAX_CALL_FACTOR = 6
 """A call with progress may last this many times as long as one without."""
 
 MAX_RELISTED = 20
+"""The most times that the lists of one server are read again in one session."""
 
 MAX_WATCHED = 100
 """The most resources of one server whose changes are followed."""
 
+_NAMED_TOOLS = 10
+"""The most tools that cannot be offered and are named, each with its reason."""
+
 LIST_CHANGES = frozenset({"notifications/tools/list_changed", "notifications/prompts/list_changed"})
 """Notifications after which the lists are read again."""
 
+LOG_LEVEL = "warning"
+"""The least level of log messages that servers are asked for."""
+
 T = TypeVar("T")
-
-
-_NAMED_TOOLS = 10
-"""The most tools that cannot be offered and are named, each with its reason."""
 
 
 class McpServer:
@@ -84,7 +81,9 @@ class McpServer:
         self._changes: dict[str, int] = {}
         self._roots: tuple[str, ...] | None = None
         self._log = ServerLog(context.environment.logs / f"{config.log_name}-messages.log")
-        self._starts = self._failed_starts = self._relisted = 0
+        self._starts = 0
+        self._failed_starts = 0
+        self._relisted = 0
 
     @property
     def name(self) -> str:
@@ -256,18 +255,12 @@ class McpServer:
             process = StdioTransport.start(self.config, self._context.environment, peer, self._report_garbage)
             self.pid = process.pid
         elif self.config.kind == "sdk":
-            from teamwright.mcp.client import ClientTransport
-
             if self._context.exchange is None:
                 raise McpServerError("is part of a client program, and none drives this process", dead=True)
             ClientTransport(self.config.name, peer, self._context.exchange)
         elif self.config.kind == "sse":
-            from teamwright.mcp.http_transport import SseTransport
-
             SseTransport(self.config, peer, self._auth())
         else:
-            from teamwright.mcp.http_transport import HttpTransport
-
             HttpTransport(self.config, peer, self._auth())
         requests = self._context.requests
         client = McpClient(peer, self._context.version, {} if requests is None else requests.capabilities)
@@ -282,7 +275,7 @@ class McpServer:
         """
         deadline = CallDeadline(self._context.limits.start_s, self._context.limits.start_s)
         with suppress(McpServerError):
-            await client.set_log_level(LEVEL, deadline)
+            await client.set_log_level(LOG_LEVEL, deadline)
         for uri in list(self._changes) if client.has("resources", "subscribe") else ():
             try:
                 await client.subscribe(uri, deadline)
@@ -377,55 +370,19 @@ class McpServer:
             self._context.on_change()
 
 
-MAX_BYTES = 1_000_000
-"""Bytes of a file; later messages are dropped."""
-
-MAX_SHOWN = 10
-"""The most different errors of one server that a person reads."""
-
-LEVEL = "warning"
-"""The least level that servers are asked for."""
-
-_SERIOUS = frozenset({"error", "critical", "alert", "emergency"})
-
-
-class ServerLog:
-    """The log messages of one server, in a file that is created with the first."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._size: int | None = None
-        self._reported: set[str] = set()
-
-    def add(self, params: Mapping[str, Any], mask: Callable[[str], str]) -> str:
-        """Store a message. Return its text when a person should read it: an error, the first time; else nothing."""
-        data, level = params.get("data"), plain_line(str(params.get("level", "")), 20)
-        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
-        line = plain_line(mask(text), 2_000)
-        self._store(f"{level}: {line}\n".encode("utf-8", "replace"))
-        notice = plain_line(line, 300)
-        if level not in _SERIOUS or notice in self._reported or len(self._reported) >= MAX_SHOWN:
-            return ""
-        self._reported.add(notice)
-        return notice
-
-    def _store(self, content: bytes) -> None:
-        """Append to the file, which a server of an earlier process may have begun."""
-        with suppress(OSError):
-            if self._size is None:
-                self._size = self._path.stat().st_size if self._path.exists() else 0
-            if self._size + len(content) <= MAX_BYTES:
-                self._size += len(content)
-                with self._path.open("ab") as file:
-                    file.write(content)
-
-
 ReportProblem: TypeAlias = Callable[[str, str], None]
 """Called with a sentence that a person should read about a server, and `info` or `warning`."""
 
 
 async def wait_for_nothing(_config: ServerConfig) -> None:
     """Return immediately: the default of `ServerContext.before_start`."""
+
+
+class ServerTimeouts(Struct, frozen=True):
+    """Timeouts in seconds: for a start with handshake and tool list, and for a call without progress."""
+
+    start_s: float = 30.0
+    call_s: float = 600.0
 
 
 class AnswerServers(Protocol):
@@ -444,13 +401,6 @@ class AnswerServers(Protocol):
     async def answer(self, server: ServerConfig, method: str, params: Mapping[str, Any]) -> Message:
         """Return the result of a server's request. Raises McpRequestError."""
         ...
-
-
-class ServerTimeouts(Struct, frozen=True):
-    """Timeouts in seconds: for a start with handshake and tool list, and for a call without progress."""
-
-    start_s: float = 30.0
-    call_s: float = 600.0
 
 
 class ServerContext(Struct, frozen=True):
@@ -472,3 +422,43 @@ class ServerContext(Struct, frozen=True):
     """Stored logins at servers with an address."""
     requests: AnswerServers | None = None
     """Answers requests of servers; None: they are refused."""
+
+
+MAX_LOG_BYTES = 1_000_000
+"""The most bytes of a log file; later messages are dropped."""
+
+MAX_SHOWN_ERRORS = 10
+"""The most different errors of one server that a person reads."""
+
+_SERIOUS = frozenset({"error", "critical", "alert", "emergency"})
+
+
+class ServerLog:
+    """The log messages of one server, in a file that is created with the first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._size: int | None = None
+        self._reported: set[str] = set()
+
+    def add(self, params: Mapping[str, Any], mask: Callable[[str], str]) -> str:
+        """Store a message. Return its text when a person should read it: an error, the first time; else nothing."""
+        data, level = params.get("data"), plain_line(str(params.get("level", "")), 20)
+        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
+        line = plain_line(mask(text), 2_000)
+        self._store(f"{level}: {line}\n".encode("utf-8", "replace"))
+        notice = plain_line(line, 300)
+        if level not in _SERIOUS or notice in self._reported or len(self._reported) >= MAX_SHOWN_ERRORS:
+            return ""
+        self._reported.add(notice)
+        return notice
+
+    def _store(self, content: bytes) -> None:
+        """Append to the file, which a server of an earlier process may have begun."""
+        with suppress(OSError):
+            if self._size is None:
+                self._size = self._path.stat().st_size if self._path.exists() else 0
+            if self._size + len(content) <= MAX_LOG_BYTES:
+                self._size += len(content)
+                with self._path.open("ab") as file:
+                    file.write(content)

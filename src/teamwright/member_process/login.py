@@ -17,7 +17,7 @@ from teamwright.config.trust import require_person
 from teamwright.mcp.client import McpClient
 from teamwright.mcp.http_transport import HttpTransport, SseTransport
 from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpServerError, plain_line
-from teamwright.mcp.oauth import LoginStore
+from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.storage.paths import Home

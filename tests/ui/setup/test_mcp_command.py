@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from teamwright.config.settings.show import SettingsQuery
-from teamwright.mcp.oauth import LoginStore, StoredLogin
+from teamwright.mcp.login_store import LoginStore, StoredLogin
 from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli import mcp
 from teamwright.ui.cli.main import main

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from teamwright import __version__
 from teamwright.config.plugins import DATA, plugin_variables
 from teamwright.mcp.listing_store import ListingStore
-from teamwright.mcp.oauth import LoginStore
+from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server import ServerContext, ServerTimeouts
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.mcp.servers import McpServerPool

@@ -26,7 +26,7 @@ from teamwright.config.settings.edit import SettingTarget, Target, set_value, un
 from teamwright.config.settings.files import SettingsFiles
 from teamwright.config.settings.show import SettingsQuery
 from teamwright.config.trust import repository_of, require_person
-from teamwright.mcp.oauth import LoginStore
+from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server_config import ServerConfig, parse_entry
 from teamwright.member_process.login import DOES, LOGIN_S, LoginRequest, log_in
 from teamwright.processes.program_environment import own_variables

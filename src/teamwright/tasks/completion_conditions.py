@@ -1,24 +1,14 @@
-"""The review of finished work, as the task list knows it: a completion submits it, a reviewer approves or returns it.
+"""Conditions of a completion, as the task list knows them: a review, checks, and the integration of a worktree.
 
-The task stays in progress until the approval, so its dependents wait and nothing of it is integrated. Depends on task
-values. Choosing and asking reviewers is left to `teams`.
-[tasks/task_review]
-
-Checks: commands that must succeed before a task counts as completed.
-
-This module decides which commands apply and whether they passed. The implementation of the port runs them and decides
-who may run one. Depends on task values.
-[tasks/task_check]
-
-The work of members in worktrees, as the task list knows it: a completion adds a commit, a claim moves the worktree.
-
-The implementation of the port commits, merges and moves. Depends on task values.
-[tasks/task_integration]
+A completion that needs a review only submits the task: it stays in progress until the approval, so its dependents wait
+and nothing of it is integrated. Checks are commands that must succeed before a task counts as completed. A completion
+adds the commit of its owner's worktree. The ports `CheckRunner` and `MemberWorktrees` run commands and commit files;
+`teams` chooses the reviewers and asks them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -181,25 +171,8 @@ def _require_reviewer(task: Task, note: ReviewNote, actor: Actor) -> None:
     raise TaskRefused("reserved", f"#{task.id} is reviewed by {who}", do=[f"write your findings to {who}"])
 
 
-def review_answer_change(answer: ReviewAnswer, actor: Actor) -> Callable[[Task, Any], Task]:
-    """Return the change that stores an answer."""
-    return lambda task, _waiting: answer_review(task, answer, actor)
-
-
 def _with_note(task: Task, note: ReviewNote) -> Task:
     return task.copy_with(metadata=merge_metadata(task.metadata, {REVIEWED: note.to_json()}))
-
-
-class TaskCheckResult(Struct, frozen=True):
-    """The result of a task's checks. `was_run` False: a command was not allowed, so nothing ran.
-
-    `reason` names the failed command and its failure, `output` is the end of its output.
-    """
-
-    passed: bool
-    was_run: bool = True
-    reason: str = ""
-    output: str = ""
 
 
 class CheckRunner(Protocol):
@@ -223,6 +196,18 @@ class CheckRunner(Protocol):
     async def run(self, task: Task, commands: tuple[str, ...], by: str) -> TaskCheckResult:
         """Run the commands one after another for the member that completes the task; stop at the first failure."""
         ...
+
+
+class TaskCheckResult(Struct, frozen=True):
+    """The result of a task's checks. `was_run` False: a command was not allowed, so nothing ran.
+
+    `reason` names the failed command and its failure, `output` is the end of its output.
+    """
+
+    passed: bool
+    was_run: bool = True
+    reason: str = ""
+    output: str = ""
 
 
 class CheckProof(Struct, frozen=True):

@@ -1,13 +1,8 @@
 """The task list: the operations of members, tools and user interfaces on tasks.
 
-The store makes each change atomic; this module decides which changes are allowed. `on_change` reports changes; the
-caller decides on notifications. Depends on the port of task stores, drafts, checks and rules.
-[tasks/task_list]
-
-The changes of one task list that complete tasks: checks and commits come first, and a review may come after.
-
-No lock is held while checks run and files are committed. Depends on the port of task stores and on the rules.
-[tasks/task_completion]
+The store makes each change atomic; this module decides which changes are allowed. Checks and commits come before a
+completion and hold no lock; a review may come after it. `on_change` reports changes; the caller decides on
+notifications.
 """
 
 from __future__ import annotations
@@ -27,6 +22,7 @@ from teamwright.tasks.completion_conditions import (
     MemberWorktrees,
     ReviewAnswer,
     TaskCheckResult,
+    answer_review,
     approve_directly,
     check_failed_error,
     choose_reviewer,
@@ -36,7 +32,6 @@ from teamwright.tasks.completion_conditions import (
     open_review,
     own_check,
     reopen,
-    review_answer_change,
     settle_integration,
     submit,
     submit_unapproved,
@@ -127,7 +122,6 @@ class TaskList:
         self._review = review
         self._drafts = Drafts(self.store)
         self._names = MemberNames(realm)
-        self._completions = TaskCompletions(store, self._drafts, self._names, check, work)
 
     @property
     def check_search_path(self) -> str:
@@ -178,7 +172,8 @@ class TaskList:
 
         Raises UsageError (no subject), TaskRefused (`task_not_found`), StorageError; then nothing was added.
         """
-        subject, owner = require_subject(subject), more.get("owner", "").strip()
+        subject = require_subject(subject)
+        owner = more.get("owner", "").strip()
         blockers = sort_ids(task_id(i) for i in more.get("blocked_by", ()))
         requested = more.get("metadata") or {}
         metadata = {key: value for key, value in requested.items() if key not in RUNTIME_KEYS}
@@ -212,12 +207,13 @@ class TaskList:
         waits for the task's check and for the commit of its owner's files, without any lock. A task that requires a
         review stays in progress then, and waits for `answer_review`.
         """
-        number, actor = task_id(id), Actor(with_realm(by, self._realm), lead)
+        number = task_id(id)
+        actor = Actor(with_realm(by, self._realm), lead)
         if wish.get("status") == DELETED:
             return await self._delete(number, actor)
         self._allow(requested_metadata(wish), wish.get("seen_from"))
         edges = requested_edges(number, wish)
-        change = await self._completions.prepare_change(number, wish, actor)
+        change = await self._prepare_change(number, wish, actor)
         await self._drafts.renew(actor.name, number)
         done = await self.store.change(number, change, edges, exclusive=True)
         if done.begins_task:
@@ -232,7 +228,7 @@ class TaskList:
         `settle_ms` is the time in ms that a file must be unchanged, for a list whose lead is another program.
         """
         by = with_realm(by, self._realm)
-        actor = Actor(by, tools=tools, in_worktree=self._completions.is_in_worktree(by))
+        actor = Actor(by, tools=tools, in_worktree=self._is_in_worktree(by))
         claimed, self.next_claim_at = await self.store.claim_next(actor, settle_ms)
         if claimed is None:
             return None
@@ -246,7 +242,7 @@ class TaskList:
         StorageError.
         """
         actor = Actor(with_realm(by, self._realm), lead)
-        done = await self.store.change(task_id(id), review_answer_change(answer, actor))
+        done = await self.store.change(task_id(id), lambda task, _: answer_review(task, answer, actor))
         author = done.after.owner or by
         self._notify(done.after, "completed" if answer.approves else "updated", author if answer.approves else by)
         return self._names.own_task(done.after)
@@ -277,7 +273,8 @@ class TaskList:
 
     async def release(self, owner: str, *, by: str = "system") -> list[Task]:
         """Release the open tasks of a member that has ended: pending, without owner. Return them."""
-        owner, back = with_realm(owner, self._realm), list[Task]()
+        owner = with_realm(owner, self._realm)
+        released: list[Task] = []
         for task in (await self.store.read()).tasks:
             if not is_owner(task.owner, owner):
                 continue
@@ -286,10 +283,10 @@ class TaskList:
             except TaskRefused:
                 continue  # deleted since the listing
             if done.after != done.before:
-                back.append(done.after)
-        for task in back:
+                released.append(done.after)
+        for task in released:
             self._notify(task, "released", by)
-        return back
+        return released
 
     async def verify(self, task: Task, check: str, *, keeps_owner: bool) -> TaskCheckResult | None:
         """Check a completion by another program. A failed check undoes the completion, a passed one is noted.
@@ -367,6 +364,86 @@ class TaskList:
         commands = self._check.commands(task) if self._check is not None else ()
         return task.is_unverified or not task.passed_checks(*commands)
 
+    # ── completing ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _prepare_change(self, id: str, wish: TaskWishes, actor: Actor) -> ChangeTask:
+        """Return the change of an update. Checks and commits of a completion are made now, without any lock.
+
+        Raises TaskRefused, UsageError, StorageError; then nothing is changed.
+        """
+        proof: CheckProof | None = None
+        work: TaskIntegration | None = None
+        if wish.get("status") == TaskStatus.COMPLETED and (found := await self._find_completion(id, wish, actor)):
+            before, after = found
+            proof = await self._run_checks(before, after, actor)
+            if self._work is not None:
+                work = await self._work.save(self._names.own_task(after), self._names.own_name(actor.name))
+
+        def change(task: Task, waiting: FindOpenBlockers) -> Task:
+            if _repeats_submission(task, wish, actor):
+                return task
+            after = apply_update(task, wish, actor, waiting)
+            after = finish_draft(after) if wish.get("ready") else self._drafts.with_renewed_note(after, actor.name)
+            after = note_start(task, withdraw(task, after), in_worktree=self._is_inside(task, after, actor))
+            if task.status is TaskStatus.COMPLETED or after.status is not TaskStatus.COMPLETED:
+                return after
+            after = self._with_proof(task, after, proof)
+            if needs_review(after, actor):
+                return submit(after, work)
+            return approve_directly(mark_integration(after, work), actor)
+
+        return change
+
+    async def _find_completion(self, id: str, wish: TaskWishes, actor: Actor) -> tuple[Task, Task] | None:
+        """Return the task that the actor completes, before and after; None when nothing precedes its completion.
+
+        Raises TaskRefused when the actor may not complete it.
+        """
+        if self._check is None and self._work is None:
+            return None
+        blockers = [task_id(i) for i in wish.get("add_blocked_by", ())]
+        found = await self._read([id])
+        task = found.tasks[0] if found.tasks else None
+        if task is None or task.status is TaskStatus.COMPLETED or _repeats_submission(task, wish, actor):
+            return None
+        waits = found.open_blockers(task)
+        if blockers:
+            waits += (await self.store.read(blockers)).open_blockers(task.copy_with(blocked_by=blockers))
+        return task, apply_update(task, wish, actor, lambda: sort_ids(waits))
+
+    async def _run_checks(self, task: Task, after: Task, actor: Actor) -> CheckProof | None:
+        """Run the checks of a task that is completed; return None when there are none. Raises TaskRefused."""
+        if self._check is None:
+            return None
+        commands = self._check.commands(after)
+        if not commands:
+            return None
+        checked = await self._check.run(self._names.own_task(after), commands, self._names.own_name(actor.name))
+        if checked.was_run and not checked.passed:
+            raise check_failed_error(task, checked)
+        return CheckProof(task, commands, checked)
+
+    def _with_proof(self, task: Task, after: Task, proof: CheckProof | None) -> Task:
+        """Return the completed task with a note of its checks. Raises TaskRefused when they did not run."""
+        if self._check is None:
+            return after
+        commands = self._check.commands(after)
+        if proof is not None:
+            return proof.complete(task, after, commands)
+        if commands:
+            raise task_changed_error(task)
+        return after
+
+    def _is_inside(self, before: Task, after: Task, actor: Actor) -> bool:
+        """Return True when the owner of the changed task works in a worktree, as its own process noted."""
+        if before.owner == after.owner and before.status is after.status and not is_owner(after.owner, actor.name):
+            return before.in_worktree
+        return self._is_in_worktree(after.owner or "")
+
+    def _is_in_worktree(self, owner: str) -> bool:
+        """Return True when this member works in a worktree, as far as this process knows."""
+        return self._work is not None and self._work.has(self._names.own_name(owner))
+
     # ── internal ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _read(self, ids: Sequence[str]) -> TaskSnapshot:
@@ -441,99 +518,6 @@ class MemberNames(Struct, frozen=True):
         """Return the name as this session uses it."""
         bare, _, realm = name.partition("@")
         return bare if realm and realm == self.realm else name
-
-
-class TaskCompletions(Struct, frozen=True):
-    """The updates of one list. `check` runs checks; `work` commits the files of members in worktrees."""
-
-    store: FollowedTaskStore
-    drafts: Drafts
-    names: MemberNames
-    check: CheckRunner | None
-    work: MemberWorktrees | None
-
-    def is_in_worktree(self, owner: str) -> bool:
-        """Return True when this member works in a worktree, as far as this process knows."""
-        return self.work is not None and self.work.has(self.names.own_name(owner))
-
-    async def prepare_change(self, id: str, wish: TaskWishes, actor: Actor) -> ChangeTask:
-        """Return the change of an update. Checks and commits of a completion are made now.
-
-        Raises TaskRefused, UsageError, StorageError; then nothing is changed.
-        """
-        proof, work = None, None
-        if wish.get("status") == TaskStatus.COMPLETED and (found := await self._find_completion(id, wish, actor)):
-            before, after = found
-            proof = await self._run_checks(before, after, actor)
-            if self.work is not None:
-                work = await self.work.save(self.names.own_task(after), self.names.own_name(actor.name))
-        return self._make_change(wish, actor, proof, work)
-
-    def _make_change(
-        self, wish: TaskWishes, actor: Actor, proof: CheckProof | None, work: TaskIntegration | None
-    ) -> ChangeTask:
-        def change(task: Task, waiting: FindOpenBlockers) -> Task:
-            if _repeats_submission(task, wish, actor):
-                return task
-            after = apply_update(task, wish, actor, waiting)
-            after = finish_draft(after) if wish.get("ready") else self.drafts.with_renewed_note(after, actor.name)
-            after = note_start(task, withdraw(task, after), in_worktree=self._is_inside(task, after, actor))
-            if task.status is TaskStatus.COMPLETED or after.status is not TaskStatus.COMPLETED:
-                return after
-            after = self._with_proof(task, after, proof)
-            if needs_review(after, actor):
-                return submit(after, work)
-            return approve_directly(mark_integration(after, work), actor)
-
-        return change
-
-    def _is_inside(self, before: Task, after: Task, actor: Actor) -> bool:
-        """Return True when the owner of the changed task works in a worktree, as its own process noted."""
-        if before.owner == after.owner and before.status is after.status and not is_owner(after.owner, actor.name):
-            return before.in_worktree
-        return self.is_in_worktree(after.owner or "")
-
-    def _with_proof(self, task: Task, after: Task, proof: CheckProof | None) -> Task:
-        """Return the completed task with a note of its checks. Raises TaskRefused when they did not run."""
-        if self.check is None:
-            return after
-        commands = self.check.commands(after)
-        if proof is not None:
-            return proof.complete(task, after, commands)
-        if commands:
-            raise task_changed_error(task)
-        return after
-
-    async def _find_completion(self, id: str, wish: TaskWishes, actor: Actor) -> tuple[Task, Task] | None:
-        """Return the task that the actor completes, before and after; None when nothing precedes its completion.
-
-        Raises TaskRefused when the actor may not complete it.
-        """
-        if self.check is None and self.work is None:
-            return None
-        blockers = [task_id(i) for i in wish.get("add_blocked_by", ())]
-        found = await self.store.read([id])
-        for damaged in found.damaged:
-            raise damaged_error(damaged.place, damaged.reason)
-        task = found.tasks[0] if found.tasks else None
-        if task is None or task.status is TaskStatus.COMPLETED or _repeats_submission(task, wish, actor):
-            return None
-        waits = found.open_blockers(task)
-        if blockers:
-            waits += (await self.store.read(blockers)).open_blockers(task.copy_with(blocked_by=blockers))
-        return task, apply_update(task, wish, actor, lambda: sort_ids(waits))
-
-    async def _run_checks(self, task: Task, after: Task, actor: Actor) -> CheckProof | None:
-        """Run the checks of a task that is completed; return None when there are none. Raises TaskRefused."""
-        if self.check is None:
-            return None
-        commands = self.check.commands(after)
-        if not commands:
-            return None
-        checked = await self.check.run(self.names.own_task(after), commands, self.names.own_name(actor.name))
-        if checked.was_run and not checked.passed:
-            raise check_failed_error(task, checked)
-        return CheckProof(task, commands, checked)
 
 
 def _repeats_submission(task: Task, wish: TaskWishes, actor: Actor) -> bool:

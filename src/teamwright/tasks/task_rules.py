@@ -1,18 +1,8 @@
 """Rules for changes of a task: functions of one task, its actor and its open blockers.
 
 The claim rules are the same for an idle member, `owner=` and `status=in_progress`. Callers apply the rules again under
-the lock. Depends on task values.
-[tasks/task_rules]
-
-The keys of a task's metadata that Teamwright defines: their values as a caller may set them, and merging.
-
-Depends on task values. The meaning of the keys is in `protocol.task`; another program's keys are kept unread.
-[tasks/task_metadata]
-
-The graph of tasks: functions on its edges.
-
-An edge (blocker, blocked) is stored on both sides, in two files. Depends on task values.
-[tasks/task_graph]
+the lock. The metadata keys that Teamwright defines are checked and merged here; keys of other programs are kept unread.
+An edge (blocker, blocked) of the graph of tasks is stored on both sides, in two files.
 """
 
 from __future__ import annotations
@@ -47,12 +37,23 @@ from teamwright.protocol.task import (
 DELETED = "deleted"
 """The status that requests deletion. No file has it."""
 
-FindOpenBlockers: TypeAlias = Callable[[], Sequence[str]]
-"""Returns the ids of the open blockers. It is called only when they matter."""
-
-
 USER = "user"
 """The name under which a person or their program changes tasks."""
+
+RUNTIME_KEYS = frozenset({CHECKED, DRAFT, INTEGRATION, REVIEWED, WORKTREE})
+"""Metadata keys that only the runtime writes."""
+
+_NOTES = RUNTIME_KEYS - {CHECKED}
+"""The keys among them that are no change for the one who made the call."""
+
+_AT_WORK = (TaskStatus.IN_PROGRESS, TaskStatus.COMPLETED)
+"""The statuses that a member sets when it does the work."""
+
+MAX_PATTERNS = 100
+"""The most path patterns of one task."""
+
+FindOpenBlockers: TypeAlias = Callable[[], Sequence[str]]
+"""Returns the ids of the open blockers. It is called only when they matter."""
 
 
 class TaskWishes(TypedDict, total=False):
@@ -123,54 +124,6 @@ class Actor(Struct, frozen=True):
     def realm(self) -> str:
         """The part that distinguishes equal names of two sessions; empty on the list of one session."""
         return self.name.partition("@")[2]
-
-
-def may_free_task(after: Task | None) -> bool:
-    """Return True when a changed or deleted task may be free now, or one that waited for it."""
-    if after is None:
-        return True
-    if after.status is TaskStatus.COMPLETED:
-        return bool(after.blocks)
-    return after.status is TaskStatus.PENDING and after.owner is None
-
-
-def is_owner(owner: str | None, name: str) -> bool:
-    """Return True when an owner on disk is this member: `name`, `name@team` or the lead's alias, in any case.
-
-    When both name a team, the teams must be equal too.
-    """
-    if owner is None or _name_without_team(owner) != _name_without_team(name):
-        return False
-    one, other = owner.partition("@")[2], name.partition("@")[2]
-    return not (one and other) or one == other
-
-
-def with_realm(name: str, realm: str) -> str:
-    """Return the name as on disk in a shared list: `name@realm`. A name with a realm is kept."""
-    return f"{name}@{realm}" if realm and name and "@" not in name else name
-
-
-def not_found_error(id: str) -> TaskRefused:
-    """Return the error for a task that does not exist."""
-    return TaskRefused("task_not_found", f"there is no task #{id}", do=["TaskList shows the numbers"])
-
-
-def blocked_error(task: Task, waiting: Sequence[str]) -> TaskRefused:
-    """Return the error for a blocked task."""
-    ids = ", ".join(f"#{i}" for i in waiting)
-    return TaskRefused("blocked", f"#{task.id} waits for {ids}", do=["complete what it waits for", "take another task"])
-
-
-def already_claimed_error(task: Task) -> TaskRefused:
-    """Return the error for a task that another member owns."""
-    return TaskRefused(
-        "already_claimed", f"#{task.id} belongs to {task.owner}", do=["take another task", f"write to {task.owner}"]
-    )
-
-
-def still_draft_error(task: Task) -> TaskRefused:
-    """Return the error for a task that its creator has not finished describing."""
-    return TaskRefused("reserved", f"#{task.id} is still being described", do=["take another task"])
 
 
 def may_claim(task: Task, actor: Actor) -> bool:
@@ -265,10 +218,6 @@ def changed_fields(before: Task, after: Task) -> tuple[str, ...]:
     return tuple(name for name, old, new in pairs if old != new)
 
 
-_NOTES = (DRAFT, INTEGRATION, REVIEWED, WORKTREE)
-"""Keys of the runtime that are no change for the one who made the call."""
-
-
 def change_word(before: Task, after: Task, by: str) -> str:
     """Return the word for a change: completed, claimed, assigned, released or updated."""
     if after.status is TaskStatus.COMPLETED and before.status is not TaskStatus.COMPLETED:
@@ -280,11 +229,36 @@ def change_word(before: Task, after: Task, by: str) -> str:
     return "updated"
 
 
+def may_free_task(after: Task | None) -> bool:
+    """Return True when a changed or deleted task may be free now, or one that waited for it."""
+    if after is None:
+        return True
+    if after.status is TaskStatus.COMPLETED:
+        return bool(after.blocks)
+    return after.status is TaskStatus.PENDING and after.owner is None
+
+
 def requested_edges(id: str, wish: TaskWishes) -> list[tuple[str, str]]:
     """Return the edges that an update adds, each a blocker and the task that waits for it. Raises InvalidName."""
     after = [(id, task_id(i)) for i in wish.get("add_blocks", ())]
     before = [(task_id(i), id) for i in wish.get("add_blocked_by", ())]
     return [*before, *after]
+
+
+def is_owner(owner: str | None, name: str) -> bool:
+    """Return True when an owner on disk is this member: `name`, `name@team` or the lead's alias, in any case.
+
+    When both name a team, the teams must be equal too.
+    """
+    if owner is None or _name_without_team(owner) != _name_without_team(name):
+        return False
+    one, other = owner.partition("@")[2], name.partition("@")[2]
+    return not (one and other) or one == other
+
+
+def with_realm(name: str, realm: str) -> str:
+    """Return the name as on disk in a shared list: `name@realm`. A name with a realm is kept."""
+    return f"{name}@{realm}" if realm and name and "@" not in name else name
 
 
 def require_subject(subject: str) -> str:
@@ -295,13 +269,48 @@ def require_subject(subject: str) -> str:
     return line
 
 
+def task_info(task: Task, *, deleted: bool = False) -> TaskInfo:
+    """Return a task in the form of events."""
+    return TaskInfo(
+        id=task.id,
+        subject=task.subject,
+        status=DELETED if deleted else str(task.status),
+        owner=task.owner,
+        blocked_by=task.blocked_by,
+        budget=task.budget,
+        integration=noted.state if (noted := task.integration) is not None else None,
+        writes=task.writes,
+        review=note.state if (note := task.review_note) is not None else None,
+        reviewer=note.reviewer if note is not None and task.in_review else "",
+    )
+
+
+def not_found_error(id: str) -> TaskRefused:
+    """Return the error for a task that does not exist."""
+    return TaskRefused("task_not_found", f"there is no task #{id}", do=["TaskList shows the numbers"])
+
+
+def blocked_error(task: Task, waiting: Sequence[str]) -> TaskRefused:
+    """Return the error for a blocked task."""
+    ids = ", ".join(f"#{i}" for i in waiting)
+    return TaskRefused("blocked", f"#{task.id} waits for {ids}", do=["complete what it waits for", "take another task"])
+
+
+def already_claimed_error(task: Task) -> TaskRefused:
+    """Return the error for a task that another member owns."""
+    return TaskRefused(
+        "already_claimed", f"#{task.id} belongs to {task.owner}", do=["take another task", f"write to {task.owner}"]
+    )
+
+
+def still_draft_error(task: Task) -> TaskRefused:
+    """Return the error for a task that its creator has not finished describing."""
+    return TaskRefused("reserved", f"#{task.id} is still being described", do=["take another task"])
+
+
 def _name_without_team(name: str) -> str:
     bare = name.split("@", 1)[0].lower()
     return LEAD if bare == LEAD_ALIAS else bare
-
-
-_AT_WORK = (TaskStatus.IN_PROGRESS, TaskStatus.COMPLETED)
-"""The statuses that a member sets when it does the work."""
 
 
 def _belongs_to_another(task: Task, actor: Actor) -> bool:
@@ -365,14 +374,13 @@ def _refuse_unsuitable(task: Task, actor: Actor) -> None:
 def _texts(task: Task, wish: TaskWishes, actor: Actor) -> dict[str, Any]:
     """Return the texts and metadata of the update as fields of the task. Only the runtime notes a passed check."""
     fields: dict[str, Any] = {}
-    metadata = requested_metadata(wish)
     if "subject" in wish:
         fields["subject"] = require_subject(wish["subject"])
     if "description" in wish:
         fields["description"] = wish["description"]
     if "active_form" in wish:
         fields["active_form"] = wish["active_form"]
-    if more := {key: value for key, value in metadata.items() if key not in RUNTIME_KEYS}:
+    if more := {key: value for key, value in requested_metadata(wish).items() if key not in RUNTIME_KEYS}:
         if REVIEW in more and not actor.is_user:
             more[REVIEW] = _raised_review(task, more[REVIEW])
         if task.check and not actor.lead and CHECK in more and more[CHECK] != (task.metadata or {}).get(CHECK):
@@ -394,29 +402,6 @@ def _raised_review(task: Task, requirement: str | None) -> str:
             do=["ask the user"],
         )
     return strictest
-
-
-def task_info(task: Task, *, deleted: bool = False) -> TaskInfo:
-    """Return a task in the form of events."""
-    return TaskInfo(
-        id=task.id,
-        subject=task.subject,
-        status=DELETED if deleted else str(task.status),
-        owner=task.owner,
-        blocked_by=task.blocked_by,
-        budget=task.budget,
-        integration=noted.state if (noted := task.integration) is not None else None,
-        writes=task.writes,
-        review=note.state if (note := task.review_note) is not None else None,
-        reviewer=note.reviewer if note is not None and task.in_review else "",
-    )
-
-
-RUNTIME_KEYS = frozenset({CHECKED, DRAFT, INTEGRATION, REVIEWED, WORKTREE})
-"""Metadata keys that only the runtime writes."""
-
-MAX_PATTERNS = 100
-"""Patterns of one task."""
 
 
 def merge_metadata(metadata: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any] | None:

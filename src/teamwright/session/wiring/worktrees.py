@@ -41,7 +41,7 @@ LEASE_WAIT_S = 60.0
 
 class TeamWorktrees:
     """The worktrees of the team's members, also of those in other processes; see
-    `tasks.task_integration.MemberWorktrees`.
+    `tasks.completion_conditions.MemberWorktrees`.
     """
 
     def __init__(

@@ -1,12 +1,8 @@
-"""The catalog of a session: all skills and commands by name, and the list that a model receives.
+"""The catalog of a session: all skills and commands by name, the list that a model receives, and their search on disk.
 
 The first entry of a name counts. Texts are read on use, after the catalog's owner has checked again that they may be.
-[skills/skill_catalog]
-
-The search for skills and commands in directories: bounded, in a stable order, with links only inside the directory.
-
-Reads front matter. The caller decides which entries may be read; refused ones are not opened.
-[skills/skill_search]
+A search is bounded, in a stable order, and follows links only inside the directory. The caller decides which entries
+may be read; refused ones are not opened.
 """
 
 from __future__ import annotations
@@ -42,6 +38,18 @@ MAX_LISTED_BYTES = 8_000
 
 MAX_LINE = 240
 """The most characters of one description in it."""
+
+MAX_SKILLS = 300
+"""The most skills or commands of one directory. Later ones in the alphabet are left out and reported."""
+
+MAX_FILE_BYTES = 1_000_000
+"""The most bytes of a SKILL.md or of a command."""
+
+SKILL_FILE = "SKILL.md"
+
+_MAX_ENTRIES = 10_000
+_MAX_DEPTH = 4
+"""The deepest nesting of directories of commands."""
 
 
 def allow_every_skill(_skill: SkillDefinition) -> str:
@@ -204,19 +212,6 @@ def _unknown_name_error(what: str, name: str, names: list[str], note: str) -> Us
     )
 
 
-MAX_SKILLS = 300
-"""The most skills or commands of one directory. Later ones in the alphabet are left out and reported."""
-
-MAX_FILE_BYTES = 1_000_000
-"""The most bytes of a SKILL.md or of a command."""
-
-SKILL_FILE = "SKILL.md"
-
-_MAX_ENTRIES = 10_000
-_MAX_DEPTH = 4
-"""The deepest nesting of directories of commands."""
-
-
 def allow_every_entry(_entry: str) -> bool:
     return True
 
@@ -225,8 +220,8 @@ class SkillDirectory(Struct, frozen=True):
     """A directory of skills or of commands. `label` is its name for people.
 
     `within`: real paths must be inside it (a repository); None for a person's directories, whose entries may be links.
-    `prefix` goes before the names.
-    `variables` are `${NAME}` values of the texts. `allows` returns True when an entry of the directory may be read.
+    `prefix` goes before the names. `variables` are `${NAME}` values of the texts. `allows` returns True when an entry of
+    the directory may be read.
     """
 
     kind: SkillKind
@@ -249,12 +244,12 @@ class FoundSkills(Struct):
 def find_skills(place: SkillDirectory) -> FoundSkills:
     """Find all skills or commands of the directory; a missing one has none. Never raises."""
     found = FoundSkills()
-    looked = _skills(place, found) if place.kind == "skill" else _commands(place, found)
+    looked = _skill_entries(place, found) if place.kind == "skill" else _command_entries(place, found)
     for count, (name, file, base) in enumerate(looked):
         if count == MAX_SKILLS:
             found.problems.append(f"{place.directory}: only the first {MAX_SKILLS} {place.kind}s are used")
             break
-        read = _read(place, name, file, base)
+        read = _read_definition(place, name, file, base)
         if isinstance(read, SkillDefinition):
             found.definitions.append(read)
             found.problems += read.problems
@@ -299,8 +294,9 @@ def list_files(skill: SkillDefinition, most: int) -> list[str]:
     return found
 
 
-def _read(place: SkillDirectory, name: str, file: Path, base: Path) -> SkillDefinition | str:
-    real, real_base = Path(os.path.realpath(file)), Path(os.path.realpath(base))
+def _read_definition(place: SkillDirectory, name: str, file: Path, base: Path) -> SkillDefinition | str:
+    real = Path(os.path.realpath(file))
+    real_base = Path(os.path.realpath(base))
     if place.within is not None and not real_base.is_relative_to(os.path.realpath(place.within)):
         return f"{base}: left out: it leads out of the repository"
     if not real.is_relative_to(real_base) and (place.within is not None or place.kind == "skill"):
@@ -311,15 +307,14 @@ def _read(place: SkillDirectory, name: str, file: Path, base: Path) -> SkillDefi
         return f"{file}: left out: {problem.strerror or problem}"
     if "\0" in text:
         return f"{file}: left out: it is not text"
-    definition = parse_definition(
-        SkillSource(place.kind, name, file, base, place.label, place.within is not None, place.prefix, place.variables),
-        text,
-    )
+    is_from_repository = place.within is not None
+    source = SkillSource(place.kind, name, file, base, place.label, is_from_repository, place.prefix, place.variables)
+    definition = parse_definition(source, text)
     return definition if isinstance(definition, SkillDefinition) else f"{definition}; left out"
 
 
-def _skills(place: SkillDirectory, found: FoundSkills) -> Iterator[tuple[str, Path, Path]]:
-    for entry in _entries(place.directory, found):
+def _skill_entries(place: SkillDirectory, found: FoundSkills) -> Iterator[tuple[str, Path, Path]]:
+    for entry in _list_entries(place.directory, found):
         base = place.directory / entry.name
         if not place.allows(entry.name):
             continue
@@ -332,19 +327,19 @@ def _skills(place: SkillDirectory, found: FoundSkills) -> Iterator[tuple[str, Pa
             found.problems.append(f"{base}: left out: {entry.name[:40]!r} cannot be a skill's name")
 
 
-def _commands(
+def _command_entries(
     place: SkillDirectory, found: FoundSkills, below: tuple[str, ...] = (), directory: Path | None = None
 ) -> Iterator[tuple[str, Path, Path]]:
     here = directory or place.directory
-    for entry in _entries(here, found):
+    for entry in _list_entries(here, found):
         if not below and not place.allows(entry.name):
             continue
         path = here / entry.name
         if entry.is_dir(follow_symlinks=False):
             if len(below) < _MAX_DEPTH and NAME_PATTERN.fullmatch(entry.name):
-                yield from _commands(place, found, (*below, entry.name), path)
+                yield from _command_entries(place, found, (*below, entry.name), path)
             else:
-                found.skipped.append((path, "directories of commands are read by plain names, and 4 deep"))
+                found.skipped.append((path, f"directories of commands are read by plain names, and {_MAX_DEPTH} deep"))
         elif path.suffix == ".md" and path.stem.lower() != "readme":
             if all(NAME_PATTERN.fullmatch(part) for part in path.stem.split(":")):
                 # `svelte/svelte:test.md` has its namespace in both names, and is `svelte:test`.
@@ -356,7 +351,7 @@ def _commands(
             found.skipped.append((path, "a command is a .md file, and not a README"))
 
 
-def _entries(directory: Path, found: FoundSkills) -> list[os.DirEntry[str]]:
+def _list_entries(directory: Path, found: FoundSkills) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
             return sorted(islice(entries, _MAX_ENTRIES), key=lambda entry: entry.name)

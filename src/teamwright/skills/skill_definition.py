@@ -1,14 +1,9 @@
-"""Definitions of skills and slash commands, read from the front matter of their files. The text is read on use.
+"""Definitions of skills and slash commands, read from the front matter of their files, and their texts as templates.
 
 Fields are those of the open skill format and of the commands of other products. Faults are reported with file and line
-and are never fatal; values that exceed a limit or lead elsewhere are left out.
-[skills/skill_definition]
-
-The text of a command as a template: arguments, shell lines and files are replaced in one pass.
-
-Replaced text is never parsed again: an argument cannot add a shell line or attach a file. A shell line takes only plain
-words. Runs no program and opens no file.
-[skills/command_template]
+and are never fatal; values that exceed a limit or lead elsewhere are left out. The text is read on use. Its arguments,
+shell lines and files are replaced in one pass, and replaced text is never parsed again: an argument cannot add a shell
+line or attach a file. A shell line takes only plain words. Runs no program and opens no file.
 """
 
 from __future__ import annotations
@@ -26,22 +21,42 @@ from teamwright.skills.front_matter import FrontMatter, parse
 
 SkillKind: TypeAlias = Literal["skill", "command"]
 
-MAX_NAME = 64
 MAX_DESCRIPTION = 1_024
 """The most characters of a description, as in the open format."""
 
+MAX_PIECES = 40
+"""The most shell lines and files of one text."""
+
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _GOOD_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+"""A name as the open format wants it."""
+
 _KNOWN = frozenset(
     {
-        *("name", "description", "license", "compatibility", "metadata", "allowed-tools", "model", "context", "agent"),
-        *("argument-hint", "disable-model-invocation", "user-invocable", "version", "when-to-use", "arguments"),
+        "agent",
+        "allowed-tools",
+        "argument-hint",
+        "arguments",
+        "compatibility",
+        "context",
+        "description",
+        "disable-model-invocation",
+        "license",
+        "metadata",
+        "model",
+        "name",
+        "user-invocable",
+        "version",
+        "when-to-use",
     }
 )
-_ALLOWED = "allowed-tools"
-_ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
+
 _UNUSED = frozenset({"hooks", "effort", "paths", "shell", "disallowed-tools"})
+"""Fields of other products, which are reported and not used."""
+
+_ALLOWED = "allowed-tools"
 _LONG_TEXTS = frozenset({"description", "when-to-use"})
+_ARGUMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
 _YES = frozenset({"true", "yes", "on", "1"})
 _NO = frozenset({"false", "no", "off", "0", ""})
 
@@ -104,11 +119,6 @@ def parse_head(text: str) -> FrontMatter:
     return parse(text, _begins_field)
 
 
-def _begins_field(key: str, before: str) -> bool:
-    """Return True when a line with this key begins a field. After a long text only a known key does."""
-    return before.replace("_", "-") not in _LONG_TEXTS or key.replace("_", "-") in _KNOWN | _UNUSED
-
-
 def parse_definition(source: SkillSource, text: str) -> SkillDefinition | str:
     """Parse the definition in a file. Return a text with the reason when there is none."""
     kind, file = source.kind, source.file
@@ -148,6 +158,30 @@ def parse_definition(source: SkillSource, text: str) -> SkillDefinition | str:
 def allowed_tools(head: FrontMatter) -> tuple[str, ...]:
     """Return the calls that a definition with this front matter allows, as rules are written."""
     return _Fields(head, Path()).tools(_ALLOWED)
+
+
+def directory_variables(skill: SkillDefinition) -> dict[str, str]:
+    """Return the `${NAME}` values of a skill's directory and of its plugin."""
+    base = str(skill.base)
+    return {**skill.variables, "CLAUDE_SKILL_DIR": base, "TEAMWRIGHT_SKILL_DIR": base}
+
+
+def describe_effects(texts: Iterable[str]) -> str:
+    """Return the shell lines of these texts and the calls that they allow, in full; empty when there are none."""
+    runs: list[str] = []
+    allows: list[str] = []
+    for text in texts:
+        head = parse_head(text)
+        runs += shell_lines(head.body)
+        allows += allowed_tools(head)
+    parts = [f"runs: {' ; '.join(' '.join(line.split()) for line in runs)}"] if runs else []
+    parts += [f"allows: {', '.join(dict.fromkeys(allows))}"] if allows else []
+    return "; ".join(parts)
+
+
+def _begins_field(key: str, before: str) -> bool:
+    """Return True when a line with this key begins a field. After a long text only a known key does."""
+    return before.replace("_", "-") not in _LONG_TEXTS or key.replace("_", "-") in _KNOWN | _UNUSED
 
 
 def _name(fields: _Fields, directory_name: str) -> str:
@@ -229,7 +263,7 @@ class _Fields:
         value: Any = self._values.get(name, "")
         words = value.split() if isinstance(value, str) else cast("list[Any]", value) if isinstance(value, list) else []
         plain = [word.lstrip("$").strip("[]") for word in words if isinstance(word, str)]
-        return tuple(word for word in plain if _ARGUMENT.fullmatch(word))
+        return tuple(word for word in plain if _ARGUMENT_NAME.fullmatch(word))
 
     def switch(self, name: str, default: bool) -> bool:
         if name not in self._values:
@@ -251,28 +285,6 @@ class _Fields:
         name = self.text("model").strip()
         return None if name in {"", "inherit", "default"} else name
 
-
-def directory_variables(skill: SkillDefinition) -> dict[str, str]:
-    """Return the `${NAME}` values of a skill's directory and of its plugin."""
-    base = str(skill.base)
-    return {**skill.variables, "CLAUDE_SKILL_DIR": base, "TEAMWRIGHT_SKILL_DIR": base}
-
-
-def describe_effects(texts: Iterable[str]) -> str:
-    """Return the shell lines of these texts and the calls that they allow, in full; empty when there are none."""
-    runs: list[str] = []
-    allows: list[str] = []
-    for text in texts:
-        head = parse_head(text)
-        runs += shell_lines(head.body)
-        allows += allowed_tools(head)
-    parts = [f"runs: {' ; '.join(' '.join(line.split()) for line in runs)}"] if runs else []
-    parts += [f"allows: {', '.join(dict.fromkeys(allows))}"] if allows else []
-    return "; ".join(parts)
-
-
-MAX_PIECES = 40
-"""The most shell lines and files of one text."""
 
 _SLOT = re.compile(
     r"\\\$|\$ARGUMENTS\[(\d{1,3})\]|\$ARGUMENTS\b|\$([0-9])(?!\d)|\$\{([A-Z_]{1,40})\}|\$([A-Za-z_][A-Za-z0-9_-]*)"
@@ -327,23 +339,22 @@ def split_template(body: str) -> list[TemplatePiece]:
     """
     found: list[TemplatePiece] = []
     plain: list[str] = []
-    fence, shell = "", False
+    fence = ""
+    shell = False
     for line in body.split("\n"):
         mark = _FENCE.match(line)
         if not fence and mark is not None:
             fence, shell = mark[1], mark[2] == "!"
-            if shell:
-                found += _inline("\n".join([*plain, ""]) if plain else "")
-                plain = []
-                continue
             found += _inline("\n".join([*plain, ""]) if plain else "")
-            plain = [line]
+            plain = [] if shell else [line]
         elif fence and mark is not None and mark[1].startswith(fence) and not mark[2]:
             if shell:
                 found += [TemplatePiece("shell", "\n".join(plain)), TemplatePiece("text", "\n")]
             else:
                 found.append(TemplatePiece("text", "\n".join([*plain, line, ""])))
-            plain, fence, shell = [], "", False
+            plain = []
+            fence = ""
+            shell = False
         else:
             plain.append(line)
     rest = "\n".join(plain)

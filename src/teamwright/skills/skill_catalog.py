@@ -220,8 +220,8 @@ class SkillDirectory(Struct, frozen=True):
     """A directory of skills or of commands. `label` is its name for people.
 
     `within`: real paths must be inside it (a repository); None for a person's directories, whose entries may be links.
-    `prefix` goes before the names. `variables` are `${NAME}` values of the texts. `allows` returns True when an entry of
-    the directory may be read.
+    `prefix` goes before the names. `variables` are `${NAME}` values of the texts. `allows` returns True when an entry
+    of the directory may be read.
     """
 
     kind: SkillKind

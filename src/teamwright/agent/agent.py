@@ -1,13 +1,7 @@
-"""One agent as a value: its model, conversation, tools and limits, and the ways in which its turns end.
+"""An agent as a value: its model, conversation, tools and limits, the end of a turn, and the input that waits for it.
 
-The loop and the model call receive it as a parameter. Depends on the contracts of this package and of `models`.
-[agent/agent]
-
-The command queue: input that waits for one agent, in delivery order.
-
-`SOURCES` defines the order of all sources, mail included, and the mode of each. Every agent has a queue, which is
-drained between turns and between model calls. Depends on content blocks.
-[agent/input_queue]
+The loop and the model call receive an `Agent` as a parameter. Its `InputQueue` is drained between turns and between
+model calls; `SOURCES` has the order of all sources, mail included.
 """
 
 from __future__ import annotations
@@ -45,96 +39,8 @@ from teamwright.protocol.runtime_tags import RuntimeTags, TaskEnd, escape_tags
 from teamwright.protocol.usage import NO_USAGE, Usage
 
 
-class SteeringInput(Struct, frozen=True):
-    """Input that arrived between model calls: texts and their ids.
-
-    `on_delivered` is called once the transcript has them.
-    """
-
-    texts: tuple[Block, ...]
-    ids: tuple[str, ...]
-    on_delivered: Callable[[], Awaitable[None]] | None = None
-
-    @property
-    def is_from_agents(self) -> bool:
-        """True when all of it is mail of agents and notices of the runtime, and nothing that a person typed here."""
-        return all(id.startswith(("mail:", "notice:")) for id in self.ids)
-
-
-class Steering(Protocol):
-    """The port through which mail and notices reach a working agent."""
-
-    async def next_input(self) -> SteeringInput | None:
-        """Return the input to deliver before the next model call, or None. The call is cheap when there is none."""
-        ...
-
-
-class NoSteering:
-    """The port for agents that receive no mail and no notices."""
-
-    async def next_input(self) -> SteeringInput | None:
-        """Return None always."""
-        return None
-
-
-NO_STEERING = NoSteering()
-
-
-class Fallback(Protocol):
-    """The port to the models that an agent uses when its own one is not available."""
-
-    async def next_model(self, agent: Agent) -> Model | None:
-        """Return the model that would be used after the present one; None without one."""
-        ...
-
-    async def switch(self, agent: Agent, failure: Failure) -> bool:
-        """Make the next call with the next model, after this failure. Return False without one."""
-        ...
-
-
-class TurnEnd(Struct, frozen=True):
-    """The end of a turn: `done`, `failed` or `limit`. `text` is the final text; `failure` says why it failed.
-
-    `limit` names the cap that was reached. `reason` is a sentence with the cap's owner and the amount used. When a
-    budget is exceeded, the text so far is the partial result.
-    """
-
-    stop: str
-    text: str = ""
-    usage: Usage = NO_USAGE
-    model_calls: int = 0
-    failure: Failure | None = None
-    limit: str = ""
-    tool_calls: int = 0
-    reason: str = ""
-    answer_end: str = ""
-    """The end of the newest answer (`models.answer_end.AnswerEnd`); empty without an answer."""
-
-    @property
-    def explanation(self) -> str:
-        """The reason why the turn is not done; empty when it is."""
-        if self.failure is not None:
-            return self.failure.sentence
-        reason = self.reason or f"the cap on {self.limit} is spent"
-        return f"budget_exceeded: {reason}" if self.is_capped else reason if self.stop == "limit" else ""
-
-    @property
-    def is_capped(self) -> bool:
-        """True when a cap ended the turn that a larger budget would raise."""
-        return self.stop == "limit" and is_cap(self.limit)
-
-
 def always_false() -> bool:
     return False
-
-
-REPEATED_CALLS = "repeats"
-"""The limit of a turn that ended because of repeated calls. A larger budget does not raise it."""
-
-
-def is_cap(limit: str) -> bool:
-    """Return True for a limit that a larger budget raises."""
-    return limit not in {REPEATED_CALLS, NOT_CONTINUED}
 
 
 _NO_PREFIX = Prefix("", b"")
@@ -304,6 +210,94 @@ class Agent(Struct, weakref=True):
         )
 
 
+class TurnEnd(Struct, frozen=True):
+    """The end of a turn: `done`, `failed` or `limit`. `text` is the final text; `failure` says why it failed.
+
+    `limit` names the cap that was reached. `reason` is a sentence with the cap's owner and the amount used. When a
+    budget is exceeded, the text so far is the partial result.
+    """
+
+    stop: str
+    text: str = ""
+    usage: Usage = NO_USAGE
+    model_calls: int = 0
+    failure: Failure | None = None
+    limit: str = ""
+    tool_calls: int = 0
+    reason: str = ""
+    answer_end: str = ""
+    """The end of the newest answer (`models.answer_end.AnswerEnd`); empty without an answer."""
+
+    @property
+    def explanation(self) -> str:
+        """The reason why the turn is not done; empty when it is."""
+        if self.failure is not None:
+            return self.failure.sentence
+        reason = self.reason or f"the cap on {self.limit} is spent"
+        return f"budget_exceeded: {reason}" if self.is_capped else reason if self.stop == "limit" else ""
+
+    @property
+    def is_capped(self) -> bool:
+        """True when a cap ended the turn that a larger budget would raise."""
+        return self.stop == "limit" and is_cap(self.limit)
+
+
+REPEATED_CALLS = "repeats"
+"""The limit of a turn that ended because of repeated calls. A larger budget does not raise it."""
+
+
+def is_cap(limit: str) -> bool:
+    """Return True for a limit that a larger budget raises."""
+    return limit not in {REPEATED_CALLS, NOT_CONTINUED}
+
+
+class SteeringInput(Struct, frozen=True):
+    """Input that arrived between model calls: texts and their ids.
+
+    `on_delivered` is called once the transcript has them.
+    """
+
+    texts: tuple[Block, ...]
+    ids: tuple[str, ...]
+    on_delivered: Callable[[], Awaitable[None]] | None = None
+
+    @property
+    def is_from_agents(self) -> bool:
+        """True when all of it is mail of agents and notices of the runtime, and nothing that a person typed here."""
+        return all(id.startswith(("mail:", "notice:")) for id in self.ids)
+
+
+class Steering(Protocol):
+    """The port through which mail and notices reach a working agent."""
+
+    async def next_input(self) -> SteeringInput | None:
+        """Return the input to deliver before the next model call, or None. The call is cheap when there is none."""
+        ...
+
+
+class NoSteering:
+    """The port for agents that receive no mail and no notices."""
+
+    async def next_input(self) -> SteeringInput | None:
+        """Return None always."""
+        return None
+
+
+NO_STEERING = NoSteering()
+
+
+class Fallback(Protocol):
+    """The port to the models that an agent uses when its own one is not available."""
+
+    async def next_model(self, agent: Agent) -> Model | None:
+        """Return the model that would be used after the present one; None without one."""
+        ...
+
+    async def switch(self, agent: Agent, failure: Failure) -> bool:
+        """Make the next call with the next model, after this failure. Return False without one."""
+        ...
+
+
 class CommandMode(StrEnum):
     """The way in which a queued command is processed."""
 
@@ -349,6 +343,7 @@ SOURCES: Mapping[str, SourceOrder] = {
 
 A `notice` (a job or a sub-agent has ended) comes after texts. A free `task` is claimed when nothing else waits.
 """
+
 
 _RANK = {source: (row.priority, place) for place, (source, row) in enumerate(SOURCES.items())}
 

@@ -1,7 +1,7 @@
 """The state of one agent's compaction: settings, pending request, and the size of the conversation in tokens.
 
 The size is the service's count where there is one, and an estimate by bytes for the rest; each message is counted
-once. Values and two ports. Depends on prefixes and encoded messages; `compact` has the algorithm.
+once. The algorithm is in `compaction`, which few runs need.
 """
 
 from __future__ import annotations

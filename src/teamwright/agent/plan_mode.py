@@ -1,16 +1,10 @@
-"""Plan mode of one agent: entering, submitting the plan, leaving, and restoring the mode in the next process.
+"""Plan mode of an agent, and the reminders of its mode that are appended to its user messages.
 
 While an agent plans, it changes nothing except its plan. The state is stored in a small file before the policy changes,
-so that a process that resumes the agent restores it. Depends on the policy and the plan file. Format:
-docs/reference/formats/plans.md.
-[agent/plan_mode]
+so that a process that resumes the agent restores it. Format: docs/reference/formats/plans.md.
 
-Reminders of an agent's mode, appended to its user messages.
-
-One table has the texts for all modes and roles. A reminder is part of its message and stays there: sent bytes never
-change, so that a service finds them in its cache. Therefore the full text comes at the start of a turn only, and a
-short line with each set of results.
-[agent/mode_reminders]
+A reminder stays in its message: sent bytes never change, so that a service finds them in its cache. Therefore the full
+text comes at the start of a turn only, and a short line with each set of results.
 """
 
 from __future__ import annotations
@@ -32,11 +26,6 @@ from teamwright.protocol.errors import UsageError
 from teamwright.storage.files import read_plain, storage_error, write_atomic
 from teamwright.storage.plan_file import create_plan_file, read_plan, remove_if_empty, reserve_plan, write_plan
 
-VERSION = 1
-
-_MAX_RECORD_BYTES = 1_000_000
-"""The largest record that is accepted, in bytes."""
-
 
 class PlanExit(StrEnum):
     """The way in which plan mode is left."""
@@ -49,64 +38,6 @@ class PlanExit(StrEnum):
 
     NEVER = "never"
     """Never: a sub-agent that was started to plan. Its answer is the plan."""
-
-
-class PlanRecord(Struct, frozen=True):
-    """The stored state of plan mode of an agent."""
-
-    on: bool = False
-    """True while the agent is in plan mode."""
-    file: str = ""
-    """The plan's file."""
-    before: str = ""
-    """The mode after plan mode; after its end, the mode that was set (`bubble`: its caller's)."""
-    leaving: str = PlanExit.FREELY
-    """`freely`, `approved` (needs an approval) or `never`."""
-    waits: str = ""
-    """The request that is open, or empty."""
-    left_by: str = ""
-    """The call that ended plan mode, or empty."""
-    granted: tuple[str, ...] = ()
-    """Rules that were granted with plans."""
-
-    def encode(self) -> bytes:
-        """Return the bytes of the file."""
-        return json.dumps({"v": VERSION} | asdict(self), indent=2, ensure_ascii=False).encode()
-
-
-class PlanSubmission(Struct, frozen=True):
-    """A submitted plan. `call` names the call; `rules` are permissions that the plan asks for.
-
-    `is_rerun`: a kill interrupted the call before.
-    """
-
-    plan: str
-    file: Path
-    rules: tuple[str, ...] = ()
-    call: str = ""
-    tool_use_id: str = ""
-    is_rerun: bool = False
-
-
-class PlanOutcome(Struct, frozen=True):
-    """The outcome of a submission.
-
-    `approved` None: it waits under `request` for `approver`; `reason` explains a denial.
-    """
-
-    approved: bool | None
-    by: str = ""
-    reason: str = ""
-    request: str = ""
-    approver: str = ""
-
-
-class PlanApproval(Protocol):
-    """The port for plan approval, implemented in `approvals`."""
-
-    async def submit(self, member: str, mode: PlanMode, submission: PlanSubmission) -> PlanOutcome:
-        """Submit a plan for approval. Raises TeamwrightError when that is impossible; no request exists then."""
-        ...
 
 
 def _ignore_mode_change(_mode: Mode, _by: str) -> None:
@@ -299,6 +230,71 @@ class PlanMode:
         self._record = record
 
 
+class PlanSubmission(Struct, frozen=True):
+    """A submitted plan. `call` names the call; `rules` are permissions that the plan asks for.
+
+    `is_rerun`: a kill interrupted the call before.
+    """
+
+    plan: str
+    file: Path
+    rules: tuple[str, ...] = ()
+    call: str = ""
+    tool_use_id: str = ""
+    is_rerun: bool = False
+
+
+class PlanOutcome(Struct, frozen=True):
+    """The outcome of a submission.
+
+    `approved` None: it waits under `request` for `approver`; `reason` explains a denial.
+    """
+
+    approved: bool | None
+    by: str = ""
+    reason: str = ""
+    request: str = ""
+    approver: str = ""
+
+
+class PlanApproval(Protocol):
+    """The port for plan approval, implemented in `approvals`."""
+
+    async def submit(self, member: str, mode: PlanMode, submission: PlanSubmission) -> PlanOutcome:
+        """Submit a plan for approval. Raises TeamwrightError when that is impossible; no request exists then."""
+        ...
+
+
+VERSION = 1
+
+
+_MAX_RECORD_BYTES = 1_000_000
+"""The largest record that is accepted, in bytes."""
+
+
+class PlanRecord(Struct, frozen=True):
+    """The stored state of plan mode of an agent."""
+
+    on: bool = False
+    """True while the agent is in plan mode."""
+    file: str = ""
+    """The plan's file."""
+    before: str = ""
+    """The mode after plan mode; after its end, the mode that was set (`bubble`: its caller's)."""
+    leaving: str = PlanExit.FREELY
+    """`freely`, `approved` (needs an approval) or `never`."""
+    waits: str = ""
+    """The request that is open, or empty."""
+    left_by: str = ""
+    """The call that ended plan mode, or empty."""
+    granted: tuple[str, ...] = ()
+    """Rules that were granted with plans."""
+
+    def encode(self) -> bytes:
+        """Return the bytes of the file."""
+        return json.dumps({"v": VERSION} | asdict(self), indent=2, ensure_ascii=False).encode()
+
+
 def read_record(path: Path) -> PlanRecord | None:
     """Return the plan record in that file, None without one. Raises StorageError when it cannot be read.
 
@@ -366,6 +362,7 @@ MODE_MEANINGS: Mapping[Mode, str] = {
     Mode.BUBBLE: "the mode of the agent that started it, also when that changes",
 }
 """The meaning of each mode in one line, for people and for models."""
+
 
 REMINDERS: Mapping[tuple[ReminderRole, Mode], ReminderTexts] = {
     (ReminderRole.LEAD, Mode.DELEGATE): ReminderTexts(

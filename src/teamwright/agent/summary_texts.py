@@ -1,7 +1,6 @@
 """Texts of a compaction: the request for a summary, the summary message, and condensed conversations.
 
-Results of kept calls are cut where there is no room. A call and its result are never separated. Depends on content
-blocks.
+Results of kept calls are cut where there is no room. A call and its result are never separated.
 """
 
 from __future__ import annotations

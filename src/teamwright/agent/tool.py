@@ -1,15 +1,9 @@
-"""The contract of a tool: its base class, its context, its input and its result.
+"""The contract of a tool: its base class, its context, its result, and its input with the schema that models see.
 
-The contract is in a low package and the tools are in a higher one (`tools/`): the loop imports no tool, and a tool may
-import the loop. A bad call and a failed tool are results for the model, never exceptions.
-[agent/tool]
-
-The JSON schema of a tool for the model, and the conversion of a model's arguments to the tool's input.
-
-Schemas are small: no titles, references, `null` branches or empty defaults. Arguments with small faults of weak models
-are accepted when they have only one possible meaning. pydantic loads with the first call. Depends on the contract of a
-tool.
-[agent/tool_schema]
+The loop knows this contract and imports no tool; the tools are in `tools/`. A bad call and a failed tool are results
+for the model, never exceptions. Schemas are small: no titles, references, `null` branches or empty defaults. Arguments
+with small faults of weak models are accepted when they have only one possible meaning. pydantic loads with the first
+call.
 """
 
 from __future__ import annotations
@@ -40,205 +34,7 @@ if TYPE_CHECKING:
     from teamwright.sandbox.temporary_files import TemporaryFiles
 
 
-class SeenFile(Struct, frozen=True):
-    """The version of a file that this agent saw last: the SHA-256 of its bytes, its mtime and its size."""
-
-    digest: str
-    mtime_ns: int
-    size: int
-
-
-class LastWriters(Struct):
-    """The last writer of each file in this process, shared by all agents of a run: real path → (member, digest)."""
-
-    by_path: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-
-
-class NestedTexts(Protocol):
-    """The instructions of deeper directories for one agent, each returned once."""
-
-    def text_for(self, path: Path, withholds: Callable[[Path], bool], /) -> str:
-        """Return the instructions for an agent that touches this path; empty when it has received them.
-
-        `withholds` returns True for a file whose text the agent must not get.
-        """
-        ...
-
-
-class InstructionSource(Protocol):
-    """The source of instructions that agents receive during their work."""
-
-    def nested(self) -> NestedTexts:
-        """Return the instructions of deeper directories for an agent that has received none of them."""
-        ...
-
-
-class Workplace(Struct):
-    """The working environment of one agent. `cwd` changes with `cd` in the shell.
-
-    `directories` returns the directories that the agent's policy allows at present, by real path. `scratch` is a
-    directory of the session for long outputs; `edit_history` stores former contents of edited files by hash; `env` is
-    added to the environment of commands.
-    """
-
-    cwd: Path
-    directories: Callable[[], tuple[Path, ...]]
-    scratch: Path
-    edit_history: Path
-    seen_files: dict[str, SeenFile] = field(default_factory=dict[str, SeenFile])
-    last_writers: LastWriters = field(default_factory=LastWriters)
-    env: dict[str, str] = field(default_factory=dict[str, str])
-    accepts_images: bool = True
-    instructions: InstructionSource | None = None
-    """The source of the instructions of directories, which an agent receives when it first touches a path in one."""
-    withholds: Callable[[Path], bool] = lambda _: False
-    """Returns True for a file whose text the agent must not get, because a rule names it."""
-    temporary: TemporaryFiles | None = None
-    """The session's temporary files; None without a sandbox."""
-    sandbox: SandboxSettings = UNBOUNDED
-    """The bounds of this agent's commands in the session's sandbox."""
-    _nested: NestedTexts | None = None
-
-    def instructions_for(self, path: Path) -> str:
-        """Return the instructions of the path's directory; empty when this agent has received them."""
-        if self.instructions is None:
-            return ""
-        if self._nested is None:
-            self._nested = self.instructions.nested()
-        return self._nested.text_for(path, self.withholds)
-
-    def forget_instructions(self) -> None:
-        """Deliver all instructions of directories again: the agent has lost those that it received."""
-        self._nested = None
-
-    def change_directory(self, directory: Path) -> None:
-        """Work in this directory from the next call on."""
-        self.cwd = directory
-
-    def resolve(self, path: str) -> Path:
-        """Return a path from a model as an absolute path, relative to `cwd`; `~` is expanded, links are kept.
-
-        A path below `/tmp` is the file that commands see there. The result may change with the files (see
-        `ToolContext.resolve`).
-        """
-        found = os.path.normpath(os.path.join(self.cwd, os.path.expanduser(path)))
-        return Path(
-            self.temporary.seen_by_tool(found, map(str, self.directories())) if self.temporary is not None else found
-        )
-
-    def is_allowed(self, path: Path) -> bool:
-        """Return True when the real path is in an allowed directory."""
-        real = Path(os.path.realpath(path))
-        return any(real.is_relative_to(root) for root in self.directories())
-
-    def note_seen(self, path: Path, content: bytes) -> SeenFile:
-        """Record that this agent has seen these bytes of the file."""
-        stat = os.stat(path)
-        reading = SeenFile(hashlib.sha256(content).hexdigest(), stat.st_mtime_ns, stat.st_size)
-        self.seen_files[os.path.realpath(path)] = reading
-        return reading
-
-    def last_seen(self, path: Path) -> SeenFile | None:
-        """Return the version of the file that this agent saw last, or None."""
-        return self.seen_files.get(os.path.realpath(path))
-
-
-class ToolResult(Struct, frozen=True):
-    """The result that the model reads. `brief` is one line for people; `ends_turn` ends the turn after this call.
-
-    `facts` goes to program surfaces (stream-json, the log), never to the model. `notes` come from the runtime and go to
-    the model only, in its tags, after the content; texts of others in them are escaped. `invalid` says why a call could
-    not run: `tool` (unknown name), `json` or `input` (bad arguments).
-    """
-
-    content: str | Sequence[Block]
-    is_error: bool = False
-    brief: str = ""
-    ends_turn: bool = False
-    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    notes: tuple[str, ...] = ()
-    invalid: str = ""
-    refusal: SandboxRefused | None = None
-    """The refusal by the sandbox; the toolbox reports it with the member and the call."""
-
-    @classmethod
-    def error(cls, what: str, do: str = "") -> ToolResult:
-        """Return a refusal or failure in two lines: the fault, and the next step."""
-        return cls(what + (f"\n{do}" if do else ""), is_error=True, brief=what.split("\n", 1)[0])
-
-
-async def refuse_host(command: str, host: str, port: int, is_named: bool) -> bool:
-    """Return False: without a permission gate no command connects to any host."""
-    return False
-
-
-class CallContext(Struct, frozen=True):
-    """The context of a call of a function of the program. A parameter with this annotation receives it; models do not
-    see that parameter.
-
-    `caller` is the agent that calls: the name of a member, `team-lead` for the lead, or the id of a sub-agent. `member`
-    is the lead or the member that the caller works for. `team` is the team's name, empty without a team. `task` is the
-    number of the task that the member has in progress, empty without one. `call` is the model's id of the call, and
-    `cwd` the directory in which the caller works.
-    """
-
-    caller: str
-    member: str
-    team: str
-    task: str
-    call: str
-    cwd: Path
-
-
-class ToolContext(Struct):
-    """The context of a tool call. `call` is `cN`; `tool_use_id` is the model's id of the call.
-
-    `is_rerun`: a kill interrupted the call before. `make_key` computes `key`, which most calls do not need.
-    """
-
-    member: str
-    workplace: Workplace
-    call: str = ""
-    tool_use_id: str = ""
-    is_rerun: bool = False
-    make_key: Callable[[str], str] = str
-    grant: CallGrant = CallGrant()
-    """The grant of the permission gate for the call, or the one that an approval would give."""
-    may_call: Callable[[str, Access], bool] = lambda _tool, _access: False
-    """Returns True when the caller has that tool and such a call would run without a question."""
-    may_connect: Callable[[str, str, int, bool], Awaitable[bool]] = refuse_host
-    """Returns True when a command, which names the host or not, may connect to it, perhaps after a question."""
-    excluded_paths: Callable[[str, Path], ExcludedPaths] = lambda _tool, _directory: NOTHING_EXCLUDED
-    """Returns the paths that a tool of this name must leave out of a listing of a directory."""
-    _resolved: dict[str, Path] = field(default_factory=dict[str, Path])
-
-    def resolve(self, path: str) -> Path:
-        """Return a path from a model as an absolute path: the same one at the verdict and when the call runs."""
-        found = self._resolved.get(path)
-        if found is None:
-            found = self._resolved[path] = self.workplace.resolve(path)
-        return found
-
-    @property
-    def key(self) -> str:
-        """The permanent name of the call: a process that runs it again after a kill uses the same one."""
-        return self.make_key(self.tool_use_id)
-
-
 Input = TypeVar("Input", bound="ToolInput")
-
-
-class HiddenParameter(Struct, frozen=True):
-    """A parameter that a tool does not offer now, and the reason. `accepted` is the value that holds anyway, which a
-    call may name; None without one.
-    """
-
-    why: str
-    accepted: bool | None = None
-
-    def accepts(self, value: object) -> bool:
-        """Return True when a call may have this value, also as a text."""
-        return value is None or (self.accepted is not None and str(value).strip().lower() == str(self.accepted).lower())
 
 
 class Tool(Generic[Input]):
@@ -349,7 +145,206 @@ def read_tool_text(path: Path) -> str:
     return path.read_text(encoding="utf-8").strip()
 
 
+class HiddenParameter(Struct, frozen=True):
+    """A parameter that a tool does not offer now, and the reason. `accepted` is the value that holds anyway, which a
+    call may name; None without one.
+    """
+
+    why: str
+    accepted: bool | None = None
+
+    def accepts(self, value: object) -> bool:
+        """Return True when a call may have this value, also as a text."""
+        return value is None or (self.accepted is not None and str(value).strip().lower() == str(self.accepted).lower())
+
+
+class ToolResult(Struct, frozen=True):
+    """The result that the model reads. `brief` is one line for people; `ends_turn` ends the turn after this call.
+
+    `facts` goes to program surfaces (stream-json, the log), never to the model. `notes` come from the runtime and go to
+    the model only, in its tags, after the content; texts of others in them are escaped. `invalid` says why a call could
+    not run: `tool` (unknown name), `json` or `input` (bad arguments).
+    """
+
+    content: str | Sequence[Block]
+    is_error: bool = False
+    brief: str = ""
+    ends_turn: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    notes: tuple[str, ...] = ()
+    invalid: str = ""
+    refusal: SandboxRefused | None = None
+    """The refusal by the sandbox; the toolbox reports it with the member and the call."""
+
+    @classmethod
+    def error(cls, what: str, do: str = "") -> ToolResult:
+        """Return a refusal or failure in two lines: the fault, and the next step."""
+        return cls(what + (f"\n{do}" if do else ""), is_error=True, brief=what.split("\n", 1)[0])
+
+
+async def refuse_host(command: str, host: str, port: int, is_named: bool) -> bool:
+    """Return False: without a permission gate no command connects to any host."""
+    return False
+
+
+class ToolContext(Struct):
+    """The context of a tool call. `call` is `cN`; `tool_use_id` is the model's id of the call.
+
+    `is_rerun`: a kill interrupted the call before. `make_key` computes `key`, which most calls do not need.
+    """
+
+    member: str
+    workplace: Workplace
+    call: str = ""
+    tool_use_id: str = ""
+    is_rerun: bool = False
+    make_key: Callable[[str], str] = str
+    grant: CallGrant = CallGrant()
+    """The grant of the permission gate for the call, or the one that an approval would give."""
+    may_call: Callable[[str, Access], bool] = lambda _tool, _access: False
+    """Returns True when the caller has that tool and such a call would run without a question."""
+    may_connect: Callable[[str, str, int, bool], Awaitable[bool]] = refuse_host
+    """Returns True when a command, which names the host or not, may connect to it, perhaps after a question."""
+    excluded_paths: Callable[[str, Path], ExcludedPaths] = lambda _tool, _directory: NOTHING_EXCLUDED
+    """Returns the paths that a tool of this name must leave out of a listing of a directory."""
+    _resolved: dict[str, Path] = field(default_factory=dict[str, Path])
+
+    def resolve(self, path: str) -> Path:
+        """Return a path from a model as an absolute path: the same one at the verdict and when the call runs."""
+        found = self._resolved.get(path)
+        if found is None:
+            found = self._resolved[path] = self.workplace.resolve(path)
+        return found
+
+    @property
+    def key(self) -> str:
+        """The permanent name of the call: a process that runs it again after a kill uses the same one."""
+        return self.make_key(self.tool_use_id)
+
+
+class CallContext(Struct, frozen=True):
+    """The context of a call of a function of the program. A parameter with this annotation receives it; models do not
+    see that parameter.
+
+    `caller` is the agent that calls: the name of a member, `team-lead` for the lead, or the id of a sub-agent. `member`
+    is the lead or the member that the caller works for. `team` is the team's name, empty without a team. `task` is the
+    number of the task that the member has in progress, empty without one. `call` is the model's id of the call, and
+    `cwd` the directory in which the caller works.
+    """
+
+    caller: str
+    member: str
+    team: str
+    task: str
+    call: str
+    cwd: Path
+
+
+class SeenFile(Struct, frozen=True):
+    """The version of a file that this agent saw last: the SHA-256 of its bytes, its mtime and its size."""
+
+    digest: str
+    mtime_ns: int
+    size: int
+
+
+class LastWriters(Struct):
+    """The last writer of each file in this process, shared by all agents of a run: real path → (member, digest)."""
+
+    by_path: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+
+
+class Workplace(Struct):
+    """The working environment of one agent. `cwd` changes with `cd` in the shell.
+
+    `directories` returns the directories that the agent's policy allows at present, by real path. `scratch` is a
+    directory of the session for long outputs; `edit_history` stores former contents of edited files by hash; `env` is
+    added to the environment of commands.
+    """
+
+    cwd: Path
+    directories: Callable[[], tuple[Path, ...]]
+    scratch: Path
+    edit_history: Path
+    seen_files: dict[str, SeenFile] = field(default_factory=dict[str, SeenFile])
+    last_writers: LastWriters = field(default_factory=LastWriters)
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    accepts_images: bool = True
+    instructions: InstructionSource | None = None
+    """The source of the instructions of directories, which an agent receives when it first touches a path in one."""
+    withholds: Callable[[Path], bool] = lambda _: False
+    """Returns True for a file whose text the agent must not get, because a rule names it."""
+    temporary: TemporaryFiles | None = None
+    """The session's temporary files; None without a sandbox."""
+    sandbox: SandboxSettings = UNBOUNDED
+    """The bounds of this agent's commands in the session's sandbox."""
+    _nested: NestedTexts | None = None
+
+    def instructions_for(self, path: Path) -> str:
+        """Return the instructions of the path's directory; empty when this agent has received them."""
+        if self.instructions is None:
+            return ""
+        if self._nested is None:
+            self._nested = self.instructions.nested()
+        return self._nested.text_for(path, self.withholds)
+
+    def forget_instructions(self) -> None:
+        """Deliver all instructions of directories again: the agent has lost those that it received."""
+        self._nested = None
+
+    def change_directory(self, directory: Path) -> None:
+        """Work in this directory from the next call on."""
+        self.cwd = directory
+
+    def resolve(self, path: str) -> Path:
+        """Return a path from a model as an absolute path, relative to `cwd`; `~` is expanded, links are kept.
+
+        A path below `/tmp` is the file that commands see there. The result may change with the files (see
+        `ToolContext.resolve`).
+        """
+        found = os.path.normpath(os.path.join(self.cwd, os.path.expanduser(path)))
+        return Path(
+            self.temporary.seen_by_tool(found, map(str, self.directories())) if self.temporary is not None else found
+        )
+
+    def is_allowed(self, path: Path) -> bool:
+        """Return True when the real path is in an allowed directory."""
+        real = Path(os.path.realpath(path))
+        return any(real.is_relative_to(root) for root in self.directories())
+
+    def note_seen(self, path: Path, content: bytes) -> SeenFile:
+        """Record that this agent has seen these bytes of the file."""
+        stat = os.stat(path)
+        reading = SeenFile(hashlib.sha256(content).hexdigest(), stat.st_mtime_ns, stat.st_size)
+        self.seen_files[os.path.realpath(path)] = reading
+        return reading
+
+    def last_seen(self, path: Path) -> SeenFile | None:
+        """Return the version of the file that this agent saw last, or None."""
+        return self.seen_files.get(os.path.realpath(path))
+
+
+class NestedTexts(Protocol):
+    """The instructions of deeper directories for one agent, each returned once."""
+
+    def text_for(self, path: Path, withholds: Callable[[Path], bool], /) -> str:
+        """Return the instructions for an agent that touches this path; empty when it has received them.
+
+        `withholds` returns True for a file whose text the agent must not get.
+        """
+        ...
+
+
+class InstructionSource(Protocol):
+    """The source of instructions that agents receive during their work."""
+
+    def nested(self) -> NestedTexts:
+        """Return the instructions of deeper directories for an agent that has received none of them."""
+        ...
+
+
 Schema: TypeAlias = dict[str, Any]
+
 
 _KEYWORDS_OF_NAMES = frozenset({"properties", "$defs"})
 """Keywords whose keys are names and not keywords."""

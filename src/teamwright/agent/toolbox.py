@@ -1,13 +1,8 @@
-"""The tools of an agent as one object: find, validate, decide, run. A refusal is a result like any other.
+"""The tools of an agent as one object: find, validate, decide on and run a call. A refusal is a result like any other.
 
 `run_tool` is the innermost step, and other steps wrap it. Calls of one answer run together when they cannot disturb
-each other; a failed call never cancels the others. Depends on the contract of a tool and on verdicts.
-[agent/toolbox]
-
-The numbers of tool calls, the record that names them permanently, and the counter that several processes share.
-
-The counter's file has eight bytes under `flock`; a value takes a few microseconds.
-[agent/tool_call_numbers]
+each other; a failed call never cancels the others. Calls have numbers, from a counter that the processes of a run can
+share.
 """
 
 from __future__ import annotations
@@ -48,124 +43,6 @@ from teamwright.storage.paths import make_private
 
 if TYPE_CHECKING:
     from teamwright.agent.tool_input import ToolInput
-
-
-_BYTES = 8
-
-_Changing: TypeAlias = Callable[[int], int]
-
-
-class Counter:
-    """The counter in a file, which is created when it is missing. The owner calls `close`. Raises StorageError."""
-
-    __slots__ = ("_fd", "path")
-
-    def __init__(self, path: Path, at_least: int = 0) -> None:
-        """Open the counter. `at_least` is the number of values that were given before the file existed."""
-        self.path = path
-        try:
-            make_private(path.parent)
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as problem:
-            raise storage_error(problem, path) from problem
-        self._raise_to_minimum(at_least)
-
-    def next(self) -> int:
-        """Return the next value, from 1. Raises StorageError."""
-        return self._change(lambda before: before + 1)
-
-    def _raise_to_minimum(self, least: int) -> None:
-        self._change(lambda before: max(before, least))
-
-    def _change(self, change: _Changing) -> int:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
-            try:
-                value = change(int.from_bytes(os.pread(self._fd, _BYTES, 0), "big"))
-                os.pwrite(self._fd, value.to_bytes(_BYTES, "big"), 0)
-            finally:
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
-        except OSError as problem:
-            raise storage_error(problem, self.path) from problem
-        return value
-
-    def close(self) -> None:
-        """Close the file; harmless when already closed."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-
-MAX_KNOWN_NUMBERS = 1_000
-"""The number of calls whose numbers are kept in memory."""
-
-
-class CallNumbers(Struct):
-    """The numbers `cN` of the tool calls of a run, by the model's ids; shared by all agents of a run.
-
-    The newest are kept in memory. `find_earlier` returns the number of an older call, also of an earlier run of the
-    session, and an empty text when there is none.
-    """
-
-    count: int = 0
-    by_tool_use_id: dict[str, str] = field(default_factory=dict[str, str])
-    find_earlier: Callable[[str], str] | None = None
-    counter: Counter | None = None
-    """The counter that several processes of a run share; None when only this process counts."""
-
-    def share(self, path: Path) -> None:
-        """Share the counter with other processes of the run from now on. Raises StorageError."""
-        if self.counter is None:
-            self.counter = Counter(path, self.count)
-
-    def number_for(self, tool_use_id: str) -> str:
-        """Return the number of a call; empty when it has none."""
-        found = self.by_tool_use_id.get(tool_use_id, "")
-        if not found and self.find_earlier is not None:
-            found = self._remember(tool_use_id, self.find_earlier(tool_use_id))
-        return found
-
-    def next_number(self, tool_use_id: str) -> str:
-        """Return the next number and keep it for this call."""
-        self.count = self.count + 1 if self.counter is None else self.counter.next()
-        return self._remember(tool_use_id, f"c{self.count}")
-
-    def record(self, tool_use_id: str, number: str) -> None:
-        """Record the number that another process of the run gave to this call."""
-        self._remember(tool_use_id, number)
-
-    def _remember(self, tool_use_id: str, number: str) -> str:
-        self.by_tool_use_id[tool_use_id] = number
-        if len(self.by_tool_use_id) > MAX_KNOWN_NUMBERS:
-            del self.by_tool_use_id[next(iter(self.by_tool_use_id))]
-        return number
-
-
-class CallRecord(Protocol):
-    """The record of an agent's calls, which its conversation keeps."""
-
-    @property
-    def tags(self) -> RuntimeTags:
-        """The tags for notes in a result."""
-        ...
-
-    def step_key(self, what: str, /) -> str:
-        """Return a permanent name of a call for the model's id of it."""
-        ...
-
-
-class NoCallRecord:
-    """The record for calls outside a conversation."""
-
-    tags = NO_KEY_TAGS
-
-    def step_key(self, what: str, /) -> str:
-        """Return the model's id."""
-        return what
-
-
-OUTPUT_IN_LOG = 4_000
-"""Characters of a result in the event log; the transcript has all of it."""
 
 
 class PreparedCall(Struct):
@@ -215,63 +92,31 @@ class CallGate(Protocol):
         ...
 
 
-async def run_tool(call: PreparedCall) -> ToolResult:
-    """Run the tool: the innermost step. A TeamwrightError becomes a result."""
-    try:
-        return await call.tool.run(call.input, call.ctx)
-    except TeamwrightError as problem:
-        return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
+class CallRecord(Protocol):
+    """The record of an agent's calls, which its conversation keeps."""
+
+    @property
+    def tags(self) -> RuntimeTags:
+        """The tags for notes in a result."""
+        ...
+
+    def step_key(self, what: str, /) -> str:
+        """Return a permanent name of a call for the model's id of it."""
+        ...
 
 
-def revise_input(call: PreparedCall, input: Mapping[str, Any]) -> ToolResult | None:
-    """Replace the input of the call; it is validated like the first. Return the refusal of a bad input, or None."""
-    checked = validate(call.tool, dict(input))
-    if isinstance(checked, ToolResult):
-        return checked
-    try:
-        access = call.tool.access(checked, call.ctx)
-    except TeamwrightError as problem:
-        return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
-    call.input, call.access, call.summary, call.is_revised = checked, access, call.tool.summary(checked), True
-    return None
+class NoCallRecord:
+    """The record for calls outside a conversation."""
+
+    tags = NO_KEY_TAGS
+
+    def step_key(self, what: str, /) -> str:
+        """Return the model's id."""
+        return what
 
 
-def with_gate(gate: CallGate, inner: Step) -> Step:
-    """Return a step that asks the gate first."""
-
-    async def step(call: PreparedCall) -> ToolResult:
-        if await call.tool.find_facts(call.input, call.ctx):
-            call.access = call.tool.access(call.input, call.ctx)
-        refusal = await gate(call)
-        if refusal is not None:
-            call.denied = True
-            return refusal
-        result = await inner(call)
-        return replace(result, notes=(*result.notes, call.note)) if call.note else result
-
-    return step
-
-
-def with_instructions(workplace: Workplace, inner: Step) -> Step:
-    """Return a step that adds the instructions of a directory to the first result that touches a file in it."""
-    if workplace.instructions is None:
-        return inner
-
-    async def step(call: PreparedCall) -> ToolResult:
-        result = await inner(call)
-        if not (call.access.reads or call.access.writes):
-            return result
-        notes = [
-            note for path in (*call.access.reads, *call.access.writes) if (note := workplace.instructions_for(path))
-        ]
-        return replace(result, notes=(*result.notes, *notes)) if notes else result
-
-    return step
-
-
-def offered_tools(tools: Sequence[AnyTool]) -> list[AnyTool]:
-    """Return the tools that a prefix names. Tools of the lead only come last, so that all lists begin alike."""
-    return sorted((tool for tool in tools if tool.is_offered), key=lambda tool: tool.name in LEAD_ONLY)
+OUTPUT_IN_LOG = 4_000
+"""Characters of a result in the event log; the transcript has all of it."""
 
 
 class Toolbox(Struct, eq=False, dict=True):
@@ -515,6 +360,171 @@ def _footprint(prepared: PreparedCall | ToolResult) -> tuple[bool, set[str] | No
     return False, {str(path) for path in prepared.access.writes} or None
 
 
+def _with_notes(tags: RuntimeTags, result: ToolResult) -> str | Sequence[Block]:
+    """Return the content of a result followed by the runtime's notes."""
+    if not result.notes:
+        return result.content
+    if isinstance(result.content, str):
+        texts = (result.content, *map(tags.reminder, result.notes))
+        return "\n\n".join(text for text in texts if text)
+    return [*result.content, *map(tags.note, result.notes)]
+
+
+def _crash_result(call: ToolCall, problem: BaseException) -> ToolResult:
+    return ToolResult.error(f"{call.name} broke: {type(problem).__name__}: {problem}", "Try another way.")
+
+
+def offered_tools(tools: Sequence[AnyTool]) -> list[AnyTool]:
+    """Return the tools that a prefix names. Tools of the lead only come last, so that all lists begin alike."""
+    return sorted((tool for tool in tools if tool.is_offered), key=lambda tool: tool.name in LEAD_ONLY)
+
+
+async def run_tool(call: PreparedCall) -> ToolResult:
+    """Run the tool: the innermost step. A TeamwrightError becomes a result."""
+    try:
+        return await call.tool.run(call.input, call.ctx)
+    except TeamwrightError as problem:
+        return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
+
+
+def revise_input(call: PreparedCall, input: Mapping[str, Any]) -> ToolResult | None:
+    """Replace the input of the call; it is validated like the first. Return the refusal of a bad input, or None."""
+    checked = validate(call.tool, dict(input))
+    if isinstance(checked, ToolResult):
+        return checked
+    try:
+        access = call.tool.access(checked, call.ctx)
+    except TeamwrightError as problem:
+        return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
+    call.input, call.access, call.summary, call.is_revised = checked, access, call.tool.summary(checked), True
+    return None
+
+
+def with_gate(gate: CallGate, inner: Step) -> Step:
+    """Return a step that asks the gate first."""
+
+    async def step(call: PreparedCall) -> ToolResult:
+        if await call.tool.find_facts(call.input, call.ctx):
+            call.access = call.tool.access(call.input, call.ctx)
+        refusal = await gate(call)
+        if refusal is not None:
+            call.denied = True
+            return refusal
+        result = await inner(call)
+        return replace(result, notes=(*result.notes, call.note)) if call.note else result
+
+    return step
+
+
+def with_instructions(workplace: Workplace, inner: Step) -> Step:
+    """Return a step that adds the instructions of a directory to the first result that touches a file in it."""
+    if workplace.instructions is None:
+        return inner
+
+    async def step(call: PreparedCall) -> ToolResult:
+        result = await inner(call)
+        if not (call.access.reads or call.access.writes):
+            return result
+        notes = [
+            note for path in (*call.access.reads, *call.access.writes) if (note := workplace.instructions_for(path))
+        ]
+        return replace(result, notes=(*result.notes, *notes)) if notes else result
+
+    return step
+
+
+MAX_KNOWN_NUMBERS = 1_000
+"""The number of calls whose numbers are kept in memory."""
+
+
+class CallNumbers(Struct):
+    """The numbers `cN` of the tool calls of a run, by the model's ids; shared by all agents of a run.
+
+    The newest are kept in memory. `find_earlier` returns the number of an older call, also of an earlier run of the
+    session, and an empty text when there is none.
+    """
+
+    count: int = 0
+    by_tool_use_id: dict[str, str] = field(default_factory=dict[str, str])
+    find_earlier: Callable[[str], str] | None = None
+    counter: Counter | None = None
+    """The counter that several processes of a run share; None when only this process counts."""
+
+    def share(self, path: Path) -> None:
+        """Share the counter with other processes of the run from now on. Raises StorageError."""
+        if self.counter is None:
+            self.counter = Counter(path, self.count)
+
+    def number_for(self, tool_use_id: str) -> str:
+        """Return the number of a call; empty when it has none."""
+        found = self.by_tool_use_id.get(tool_use_id, "")
+        if not found and self.find_earlier is not None:
+            found = self._remember(tool_use_id, self.find_earlier(tool_use_id))
+        return found
+
+    def next_number(self, tool_use_id: str) -> str:
+        """Return the next number and keep it for this call."""
+        self.count = self.count + 1 if self.counter is None else self.counter.next()
+        return self._remember(tool_use_id, f"c{self.count}")
+
+    def record(self, tool_use_id: str, number: str) -> None:
+        """Record the number that another process of the run gave to this call."""
+        self._remember(tool_use_id, number)
+
+    def _remember(self, tool_use_id: str, number: str) -> str:
+        self.by_tool_use_id[tool_use_id] = number
+        if len(self.by_tool_use_id) > MAX_KNOWN_NUMBERS:
+            del self.by_tool_use_id[next(iter(self.by_tool_use_id))]
+        return number
+
+
+_BYTES = 8
+
+
+_Changing: TypeAlias = Callable[[int], int]
+
+
+class Counter:
+    """The counter in a file, which is created when it is missing. The owner calls `close`. Raises StorageError."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: Path, at_least: int = 0) -> None:
+        """Open the counter. `at_least` is the number of values that were given before the file existed."""
+        self.path = path
+        try:
+            make_private(path.parent)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as problem:
+            raise storage_error(problem, path) from problem
+        self._raise_to_minimum(at_least)
+
+    def next(self) -> int:
+        """Return the next value, from 1. Raises StorageError."""
+        return self._change(lambda before: before + 1)
+
+    def _raise_to_minimum(self, least: int) -> None:
+        self._change(lambda before: max(before, least))
+
+    def _change(self, change: _Changing) -> int:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            try:
+                value = change(int.from_bytes(os.pread(self._fd, _BYTES, 0), "big"))
+                os.pwrite(self._fd, value.to_bytes(_BYTES, "big"), 0)
+            finally:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+        except OSError as problem:
+            raise storage_error(problem, self.path) from problem
+        return value
+
+    def close(self) -> None:
+        """Close the file; harmless when already closed."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
 class _ClosedGate:
     """The gate of a terminated agent."""
 
@@ -542,17 +552,3 @@ NO_TOOLS = Toolbox(
     emit=lambda _event: None,
 )
 """The toolbox of terminated agents: no tools, and no record of seen files."""
-
-
-def _with_notes(tags: RuntimeTags, result: ToolResult) -> str | Sequence[Block]:
-    """Return the content of a result followed by the runtime's notes."""
-    if not result.notes:
-        return result.content
-    if isinstance(result.content, str):
-        texts = (result.content, *map(tags.reminder, result.notes))
-        return "\n\n".join(text for text in texts if text)
-    return [*result.content, *map(tags.note, result.notes)]
-
-
-def _crash_result(call: ToolCall, problem: BaseException) -> ToolResult:
-    return ToolResult.error(f"{call.name} broke: {type(problem).__name__}: {problem}", "Try another way.")

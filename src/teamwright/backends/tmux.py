@@ -1,14 +1,9 @@
 """The tmux backend: members in panes beside the lead, in a separate window, or in our own tmux session.
 
 A member's program is the pane's process: nothing is typed and no shell is between. `TMUX` and `TMUX_PANE` name the
-lead's server and pane and are checked each time; `%id` alone identifies a pane. Depends on the handover and the panes.
-[backends/tmux]
-
-Operations on panes of one tmux server: create, label, arrange, hide, show and kill.
-
-Depends on the tmux server and its layout. Focus never moves, a zoom is kept, and tmux itself compares a pane's tag in
-the command that kills it. A window with our panes has titles and colours in its borders, else its own borders.
-[backends/tmux_panes]
+lead's server and pane and are checked each time; `%id` alone identifies a pane. Focus never moves, a zoom is kept, and
+tmux itself compares a pane's tag in the command that kills it. A window with our panes has titles and colours in its
+borders, else its own borders.
 """
 
 from __future__ import annotations

@@ -1,14 +1,7 @@
-"""One tmux server: program, socket, commands as argument lists, and the version.
+"""A tmux server: its program, commands as argument lists, its panes at one moment, and the position of the next one.
 
-Depends on the tmux program. Every call names the server and has a deadline. tmux receives an environment without
-secrets, because a started server keeps it.
-[backends/tmux_server]
-
-The panes of a tmux server at one moment, and the position of the next one.
-
-A line of tmux becomes a row; the rows give the possible positions in order of preference. tmux is not called here. The
-tag of a pane says whether it is ours.
-[backends/tmux_layout]
+Every call names the server and has a deadline. tmux receives an environment without secrets, because a started server
+keeps it. The tag of a pane says whether it is ours.
 """
 
 from __future__ import annotations
@@ -26,62 +19,6 @@ from msgspec import Struct
 from teamwright.processes.program_environment import find_program, own_variables
 from teamwright.protocol.time_limit import time_limit
 
-OWN_SOCKET_PREFIX = "teamwright-"
-"""The prefix of the socket names of our own servers."""
-
-
-def is_own_socket(path: str) -> bool:
-    """Return whether this is the socket of a server that we start outside of the user's tmux."""
-    return Path(path).name.startswith(OWN_SOCKET_PREFIX)
-
-
-def remove_socket(path: str) -> None:
-    """Remove the file of a server that has ended. Does nothing when it cannot be removed."""
-    with contextlib.suppress(OSError):
-        Path(path).unlink()
-
-
-def remove_dead_sockets(own_socket: str) -> None:
-    """Remove the socket files of our own servers in the directory of this one that no server answers."""
-    with contextlib.suppress(OSError):
-        for path in Path(own_socket).parent.iterdir():
-            if is_own_socket(str(path)) and str(path) != own_socket and _is_dead(path):
-                remove_socket(str(path))
-
-
-def _is_dead(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            return False
-    return False
-
-
-MIN_VERSION = (3, 2)
-"""Of 2021: the first in which each pane can have a border colour. 3.3a is what it was tried with."""
-
-_ANSWER_S = 20.0
-_PASSED_VARIABLES = (
-    "COLORTERM",
-    "HOME",
-    "LANG",
-    "LOGNAME",
-    "PATH",
-    "SHELL",
-    "TERM",
-    "TMPDIR",
-    "TMUX_TMPDIR",
-    "TZ",
-    "USER",
-)
-_NEWEST = (99, 0)
-_UNREACHABLE = ("no server running", "error connecting", "server exited", "lost server", "no current target")
-"""Messages of tmux without a server. The last one is of a server whose last session has just ended."""
-
 
 class TmuxError(Exception):
     """An error of tmux; the text is tmux's own."""
@@ -91,12 +28,8 @@ class TmuxServerGone(TmuxError):
     """No server at the socket."""
 
 
-class TmuxProgram(Struct, frozen=True):
-    """The tmux of this machine: its path, its version text, and why it cannot be used (empty when it can)."""
-
-    program: str = ""
-    version: str = ""
-    problem: str = ""
+_UNREACHABLE = ("no server running", "error connecting", "server exited", "lost server", "no current target")
+"""Messages of tmux without a server. The last one is of a server whose last session has just ended."""
 
 
 class TmuxServer(Struct, frozen=True):
@@ -120,6 +53,21 @@ class TmuxServer(Struct, frozen=True):
             problem = complaint.strip() or output.strip() or f"status {code}"
             raise (TmuxServerGone if problem.startswith(_UNREACHABLE) else TmuxError)(problem)
         return output.splitlines()
+
+
+MIN_VERSION = (3, 2)
+"""Of 2021: the first in which each pane can have a border colour. 3.3a is what it was tried with."""
+
+
+_NEWEST = (99, 0)
+
+
+class TmuxProgram(Struct, frozen=True):
+    """The tmux of this machine: its path, its version text, and why it cannot be used (empty when it can)."""
+
+    program: str = ""
+    version: str = ""
+    problem: str = ""
 
 
 async def find_tmux(environ: Mapping[str, str]) -> TmuxProgram:
@@ -163,6 +111,24 @@ def _escape_word(word: str) -> str:
     return word[:-1] + "\\;" if word.endswith(";") else word
 
 
+_ANSWER_S = 20.0
+
+
+_PASSED_VARIABLES = (
+    "COLORTERM",
+    "HOME",
+    "LANG",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TMUX_TMPDIR",
+    "TZ",
+    "USER",
+)
+
+
 async def _run(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str, str]:
     passed = {key: value for key, value in environ.items() if key in _PASSED_VARIABLES or key.startswith("LC_")}
     handed_on = own_variables(passed)  # the commands of a configuration run with the PATH of the server
@@ -190,16 +156,55 @@ async def _run(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, st
     return process.returncode or 0, output.decode("utf-8", "replace"), complaint.decode("utf-8", "replace")
 
 
+OWN_SOCKET_PREFIX = "teamwright-"
+"""The prefix of the socket names of our own servers."""
+
+
+def is_own_socket(path: str) -> bool:
+    """Return whether this is the socket of a server that we start outside of the user's tmux."""
+    return Path(path).name.startswith(OWN_SOCKET_PREFIX)
+
+
+def remove_socket(path: str) -> None:
+    """Remove the file of a server that has ended. Does nothing when it cannot be removed."""
+    with contextlib.suppress(OSError):
+        Path(path).unlink()
+
+
+def remove_dead_sockets(own_socket: str) -> None:
+    """Remove the socket files of our own servers in the directory of this one that no server answers."""
+    with contextlib.suppress(OSError):
+        for path in Path(own_socket).parent.iterdir():
+            if is_own_socket(str(path)) and str(path) != own_socket and _is_dead(path):
+                remove_socket(str(path))
+
+
+def _is_dead(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+    return False
+
+
 Layout = Literal["split", "window"]
+
 
 TAG, WINDOW_TAG, COLOUR = "@teamwright", "@teamwright_window", "@teamwright_colour"
 """Our user options: the owner of a pane, the owner of a window, the colour of a pane."""
 
+
 MIN_ROWS, MIN_COLUMNS = 3, 20
 """The smallest pane: one that would be smaller is placed elsewhere."""
 
+
 LEAD_COLUMNS = 40
 """Columns that the lead keeps of a narrow window, up to half of it, regardless of its share: a person types there."""
+
 
 _FIELDS = (
     "#{pane_id}",
@@ -216,6 +221,8 @@ _FIELDS = (
     f"#{{{WINDOW_TAG}}}",
     f"#{{{TAG}}}",
 )
+
+
 FORMAT = "|".join(_FIELDS)
 """The `list-panes -F` format for `parse_panes`; the tag, which others could fill with any text, is the last field."""
 

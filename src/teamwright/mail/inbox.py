@@ -214,7 +214,7 @@ class Inbox:
         Of a very large inbox, which only other programs write, returns the first 1,064 entries; the others follow when
         these are read.
 
-        An entry that claims a sender of the runtime without its proof has an unverified sender (see `locked_inbox`).
+        An entry that claims a sender of the runtime without its proof has an unverified sender (see `inbox_file`).
         Costs one check of the file's state when nothing changed. For the inbox's owner only.
         """
         now = file_stamp(self.path)

@@ -1,15 +1,9 @@
-"""One inbox file and its lock: changes are plain code, run on the array while the lock is held.
+"""One inbox file with its lock: changes are plain code, run on the array of entries while the lock is held.
 
-Only this module judges a file damaged: under the lock, after waiting for another program that may be writing. Any
-process may write into an inbox, so entries of the user, the runtime and the task list are signed with a key of the
-home; an entry without a valid proof counts as one of an unverified sender. Depends on `inbox_layout`.
-[mail/locked_inbox]
-
-The elements of an inbox array with their bytes: unchanged elements are written back byte for byte.
-
-Teamwright's layout (one element a line) is read without parsing consumed elements; any other layout is parsed. Uses the
-keys `msg_id` and `read`; the rest of an element belongs to its sender.
-[mail/inbox_layout]
+Only this module judges a file damaged: under the lock, after waiting for another program that may be writing. Unchanged
+elements are written back byte for byte; Teamwright's layout (one element a line) is read without parsing consumed
+elements, and any other layout is parsed. Any process may write into an inbox, so entries of the user, the runtime and
+the task list are signed with a key of the home; an entry without a valid proof counts as one of an unverified sender.
 """
 
 from __future__ import annotations

@@ -1,15 +1,8 @@
-"""The sending side of one inbox: concurrent sends of a process are committed together.
+"""The sending side of one inbox: concurrent sends of a process are committed together, up to the limits of an inbox.
 
-Each entry has its own outcome. A send with an unknown outcome looks for its id in the file before it writes again.
-Enforces the limits of an inbox.
-[mail/inbox_writer]
-
-The unread quota of an inbox, maintained without parsing the inbox at each send.
-
-Entries that other programs appended are read from the end of the last own write. The count may be too high, when other
-programs flagged entries since, never too low. At the limit the file is counted again, and parsed only where that could
-change the result.
-[mail/unread_quota]
+Each entry has its own outcome. A send with an unknown outcome looks for its id in the file before it writes again. The
+unread quota is maintained without parsing the inbox at each send. It may be too high, when other programs flagged
+entries since, never too low; at the limit the file is counted again.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""The settings that the HTTP clients of several packages share: their log lines, and the certificates.
-[processes/http_client]
+"""What the HTTP clients of several packages share: hidden log lines, the certificates, and server-sent events.
 
-A parser of server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html.
-
-Lines end at LF, CR LF or CR only, so that U+2028 inside JSON breaks nothing. Keeps no more than the current event in
-memory.
-[storage/sse]
+Events are parsed as https://html.spec.whatwg.org/multipage/server-sent-events.html says. Lines end at LF, CR LF or CR
+only, so that U+2028 inside JSON breaks nothing.
 """
 
 from __future__ import annotations

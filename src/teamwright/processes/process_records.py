@@ -1,16 +1,9 @@
-"""Records of the processes that a session started: a small file for each, as long as its process group lives.
+"""Record the processes that a session starts, and end those that its earlier processes left running.
 
-Written before the process starts and completed right after, so that a resume after a kill finds the processes
-(`find_orphans`). Contains no command line, which may contain a secret. Never fails: a process without a record runs as
-well. Format: docs/reference/formats/processes.md.
-[processes/process_records]
-
-Orphans: processes that a session's earlier processes left running, found by their records, verified and ended.
-
-A process whose program still lives is no orphan. A process counts only when its start matches the record, or when it
-carries the mark: a reused pid is never signalled. Depends on records and process trees. Format of the records:
-docs/reference/formats/processes.md.
-[processes/orphans]
+A record is a small file, written before the process starts and completed right after, so that a resume after a kill
+finds the orphans. It contains no command line, which may contain a secret. Recording never fails: a process without a
+record runs as well. A process counts as an orphan only when its start matches the record, or when it carries the mark:
+a reused pid is never signalled. Format: docs/reference/formats/processes.md.
 """
 
 from __future__ import annotations
@@ -33,7 +26,9 @@ from teamwright.storage.paths import make_private
 RECORDS_DIRECTORY = "processes"
 """The name of the records' directory in a session's directory."""
 
+
 VERSION = 1
+
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # `dumps` would create one each time
 
@@ -139,13 +134,6 @@ class ProcessRecord:
             self._fd = -1
 
 
-_MAX_RECORD_BYTES = 64_000
-"""Bytes of one record; a longer file is invalid."""
-
-_DAMAGED_KEPT_S = 60.0
-"""Seconds that an invalid file is left alone: it may be incomplete because it is being written."""
-
-
 class Orphan(Struct, frozen=True):
     """A recorded process whose program is gone. `is_alive`: a process of its tree still runs.
 
@@ -234,6 +222,10 @@ class RecordedProcess(Struct, frozen=True):
         return self.boot == boot_id() and look.is_alive(pid, start)
 
 
+_MAX_RECORD_BYTES = 64_000
+"""Bytes of one record; a longer file is invalid."""
+
+
 def read_record(file: Path) -> RecordedProcess | None:
     """Return the record in the file; None for other content."""
     try:
@@ -264,6 +256,10 @@ def record_files(session: Path) -> list[Path]:
         return [path for path in (session / RECORDS_DIRECTORY).iterdir() if path.suffix == ".json"]
     except OSError:
         return []
+
+
+_DAMAGED_KEPT_S = 60.0
+"""Seconds that an invalid file is left alone: it may be incomplete because it is being written."""
 
 
 def _remove_damaged_records(session: Path) -> None:

@@ -1,14 +1,9 @@
 """Request files: pending requests and their answers, of which the first one counts.
 
 Two files for each request: `<id>.json`, written once by the requester, and `<id>.answer.json`, linked into place once
-by the first approver. Depends on `storage`. Leaves content and permission to answer to the callers.
-[requests/request_store]
-
-Stop requests as files: a process of the user asks the process that leads a team to stop a member or the team.
-
-A stop request is bound to one process of the lead: a later process of the same session answers it without stopping
-anything. Depends on request stores and leases.
-[requests/stop_request]
+by the first approver. The callers know the content, and who may answer. The user's processes ask a lead's process by
+a stop request to stop a member or the team: it is bound to that process, and a later process of the same session
+answers it without stopping anything.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
-"""The roster of a team: who is in it, and the rules for names and colours.
+"""The roster of a team: who is in it, the rules for names and colours, and its file, config.json.
 
-Depends on the port of documents. The caller knows which members are alive.
-[team_records/roster]
-
-The roster of one team on files: config.json, changed under its lock and renamed into place.
-
-Other products rewrite the file without a lock: an empty or truncated file is read again, and restored in the lead's
-process. A damaged file is rebuilt from team.json, the transcripts and the inboxes. Depends on `storage` and the team's
-other files.
-[team_records/roster_file]
+The file is changed under its lock and renamed into place. Other products rewrite it without a lock: an empty or
+truncated file is read again, and restored in the lead's process, if need be from team.json, the transcripts and the
+inboxes. The caller knows which members are alive. Format: docs/reference/formats/roster.md.
 """
 
 from __future__ import annotations
@@ -44,69 +38,6 @@ from teamwright.team_records.team_state import Incarnation, TeamFile, is_lead_al
 
 if TYPE_CHECKING:
     from teamwright.storage.file_watcher import Watcher
-
-
-MAX_LISTED = 30
-"""Members that one note lists; ListAgents shows the others."""
-
-_MAX_JOB_CHARS = 80
-
-
-class KnownRoster(Struct):
-    """The roster as one teammate knows it: the `names` of its members, None before the first note."""
-
-    names: tuple[str, ...] | None = None
-    mark: object = field(default=None)
-
-    async def describe_changes(self, roster: Roster, reader: str) -> str:
-        """Return what changed since the last note, empty when nothing did. Costs one stat when the file is the same."""
-        mark = roster.document.mark()
-        if mark is not None and mark == self.mark:
-            return ""
-        config = await roster.read()
-        self.mark = mark
-        known, self.names = self.names, tuple([member.name for member in config.members])
-        if known is None:
-            return _describe_roster(config, reader)
-        before, now = {name.lower() for name in known}, {name.lower() for name in self.names}
-        joined = [member for member in config.members if member.name.lower() not in before]
-        left = sorted(before - now)
-        lines = _list_members("Joined the team:", joined)
-        return "\n".join([*lines, f"Left the team: {', '.join(left)}."] if left else lines)
-
-
-def _describe_roster(config: TeamConfig, reader: str) -> str:
-    others = [m for m in config.teammates if m.name.lower() != reader.lower()]
-    if not others:
-        return f"You and the lead ({LEAD_ALIAS}) are the whole team now."
-    return "\n".join(_list_members(f"In the team now, beside you and the lead ({LEAD_ALIAS}):", others))
-
-
-def _list_members(title: str, members: list[RosterMember]) -> list[str]:
-    if not members:
-        return []
-    more = len(members) - MAX_LISTED
-    lines = [title, *(_describe_member(member) for member in members[:MAX_LISTED])]
-    return [*lines, f"- and {more} more; ListAgents shows all"] if more > 0 else lines
-
-
-def _describe_member(member: RosterMember) -> str:
-    job = " ".join((member.prompt or "").split())
-    short = job if len(job) <= _MAX_JOB_CHARS else job[: _MAX_JOB_CHARS - 1].rsplit(" ", 1)[0] + "…"
-    return escape_tags(f"- {member.name} ({member.agent_type})" + (f": {short}" if short else ""))
-
-
-OnRestored: TypeAlias = Callable[[str, str, str], None]
-"""Receives the places of the roster and of the copy of the damaged one, and the source of the restored one."""
-
-
-class RosterDocument(Document[TeamConfig], Protocol):
-    """The roster as a document. A missing one raises TeamwrightError (`unknown-team`)."""
-
-    @property
-    def exists(self) -> bool:
-        """True when there is a roster."""
-        ...
 
 
 class Roster:
@@ -195,6 +126,15 @@ class Roster:
         return (await self.change(changed)).get(name)
 
 
+class RosterDocument(Document[TeamConfig], Protocol):
+    """The roster as a document. A missing one raises TeamwrightError (`unknown-team`)."""
+
+    @property
+    def exists(self) -> bool:
+        """True when there is a roster."""
+        ...
+
+
 def _namesake(config: TeamConfig, name: str) -> RosterMember | None:
     """Return the entry that would share the name or the inbox file, in any case."""
     stem = inbox_stem(name).lower()
@@ -223,95 +163,31 @@ def _name_taken_error(member: RosterMember) -> TeamRefused:
     )
 
 
-IN_PROCESS = "in-process"
-
-
-def rebuilt_roster(home: Home, directory: str, file: TeamFile) -> TeamConfig:
-    """Return the roster of the team in `directory`, rebuilt from its team.json, the transcripts and the inboxes."""
-    headers = {key: read_transcript_header(Path(one.transcript)) for key, one in file.incarnation_records.items()}
-    name = _team_name(file, headers) or directory
-    roster = parse_config(json.dumps(_facts_of_team(file, name)).encode())
-    others = [member for member in roster.teammates if member.name.lower() not in file.incarnation_records]
-    ours = [
-        _rebuild_entry(home, directory, key, one, headers[key], name) for key, one in file.incarnation_records.items()
-    ]
-    entries = sorted([*ours, *others], key=lambda member: member.joined_at)
-    return replace(roster, members=(*(member for member in roster.members if member.is_lead), *entries))
-
-
-def _facts_of_team(file: TeamFile, name: str) -> dict[str, Any]:
-    """Return the roster without our members: the recorded facts, else those of the lead's transcript."""
-    lead = read_transcript_header(Path(file.lead.lease).parent.with_suffix(".jsonl"))
-    began = parse_iso_ms(str(lead.get("at", ""))) or 0
-    entry: dict[str, Any] = {
-        "agentId": agent_id(LEAD, name),
-        "name": LEAD,
-        "agentType": LEAD,
-        "model": str(lead.get("model", "")),
-        "joinedAt": began,
-        "tmuxPaneId": "",
-        "cwd": str(lead.get("cwd", "")),
-        "subscriptions": [],
-    }
-    facts: dict[str, Any] = {"name": name, "createdAt": began, "leadAgentId": agent_id(LEAD, name), "members": [entry]}
-    return {**facts, **file.roster, "leadSessionId": file.lead.session}
-
-
-def _team_name(file: TeamFile, headers: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the team's name: the recorded one, else that of the members' ids; empty when neither is known."""
-    if isinstance(name := file.roster.get("name"), str):
-        return name
-    ids = (str(header.get("agent_id", "")) for header in headers.values())
-    return next((team for id in ids if (team := id.partition("@")[2])), "")
-
-
-def _rebuild_entry(
-    home: Home, directory: str, key: str, incarnation: Incarnation, header: Mapping[str, Any], team: str
-) -> RosterMember:
-    name = str(incarnation.entry.get("name") or header.get("member") or key)
-    place = incarnation.place or {}
-    member = parse_member(
-        {
-            "agentId": agent_id(name, team),
-            "name": name,
-            "model": str(header.get("model", "")),
-            "planModeRequired": False,
-            "joinedAt": parse_iso_ms(str(header.get("at", ""))) or 0,
-            "cwd": str(header.get("cwd", "")),
-            "tmuxPaneId": str(place.get("id", IN_PROCESS)),
-            "backendType": str(place.get("kind", IN_PROCESS)),
-            **incarnation.entry,
-        }
-    )
-    first = (entry.text for entry in all_mail(home, directory, name) if entry.msg_id == incarnation.first)
-    return replace(member, prompt=next(first, ""), mode=incarnation.mode or None)
-
-
-def read_transcript_header(transcript: Path) -> Mapping[str, Any]:
-    """Return the first line of a transcript; empty when it is missing or damaged."""
-    with suppress(StorageError, OSError):
-        return read_header(transcript) or {}
-    return {}
-
-
-def all_mail(home: Home, directory: str, name: str) -> Iterator[InboxEntry]:
-    """Return the entries of a member's inbox and of its archive; unreadable ones are left out."""
-    with suppress(StorageError, OSError):
-        yield from read_entries(home.inbox(directory, name))
-    with suppress(StorageError, OSError, ValueError, TypeError, AttributeError):
-        for line in read_lines(home.inbox_archive(directory, name)):
-            yield parse_entry(json.loads(line))
+OnRestored: TypeAlias = Callable[[str, str, str], None]
+"""Receives the places of the roster and of the copy of the damaged one, and the source of the restored one."""
 
 
 _READ_RETRIES = 3
+
+
 _RETRY_S = 0.002
+
+
 _LONG_RETRY_S = 0.025
+
+
 BRIEF_PATIENCE_S = 0.25
 """Seconds that a damaged file is read again where no process restores it: another program may be writing it."""
+
+
 _RESTORED_AFTER_S = 1.0
 """Seconds before the lead's process restores a damaged file."""
+
+
 _LEAD_PATIENCE_S = 3.0
 """Seconds that other processes wait for the lead's to restore it."""
+
+
 _MTIME_SLACK_NS = 12_000_000
 """File clocks tick at 1 to 10 ms: a younger file may change again without a new mtime."""
 
@@ -493,3 +369,134 @@ class _CachedRoster(NamedTuple):
 
 def _stat_mark(stat: os.stat_result) -> tuple[int, int, int]:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+IN_PROCESS = "in-process"
+
+
+def rebuilt_roster(home: Home, directory: str, file: TeamFile) -> TeamConfig:
+    """Return the roster of the team in `directory`, rebuilt from its team.json, the transcripts and the inboxes."""
+    headers = {key: read_transcript_header(Path(one.transcript)) for key, one in file.incarnation_records.items()}
+    name = _team_name(file, headers) or directory
+    roster = parse_config(json.dumps(_facts_of_team(file, name)).encode())
+    others = [member for member in roster.teammates if member.name.lower() not in file.incarnation_records]
+    ours = [
+        _rebuild_entry(home, directory, key, one, headers[key], name) for key, one in file.incarnation_records.items()
+    ]
+    entries = sorted([*ours, *others], key=lambda member: member.joined_at)
+    return replace(roster, members=(*(member for member in roster.members if member.is_lead), *entries))
+
+
+def _facts_of_team(file: TeamFile, name: str) -> dict[str, Any]:
+    """Return the roster without our members: the recorded facts, else those of the lead's transcript."""
+    lead = read_transcript_header(Path(file.lead.lease).parent.with_suffix(".jsonl"))
+    began = parse_iso_ms(str(lead.get("at", ""))) or 0
+    entry: dict[str, Any] = {
+        "agentId": agent_id(LEAD, name),
+        "name": LEAD,
+        "agentType": LEAD,
+        "model": str(lead.get("model", "")),
+        "joinedAt": began,
+        "tmuxPaneId": "",
+        "cwd": str(lead.get("cwd", "")),
+        "subscriptions": [],
+    }
+    facts: dict[str, Any] = {"name": name, "createdAt": began, "leadAgentId": agent_id(LEAD, name), "members": [entry]}
+    return {**facts, **file.roster, "leadSessionId": file.lead.session}
+
+
+def _team_name(file: TeamFile, headers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the team's name: the recorded one, else that of the members' ids; empty when neither is known."""
+    if isinstance(name := file.roster.get("name"), str):
+        return name
+    ids = (str(header.get("agent_id", "")) for header in headers.values())
+    return next((team for id in ids if (team := id.partition("@")[2])), "")
+
+
+def _rebuild_entry(
+    home: Home, directory: str, key: str, incarnation: Incarnation, header: Mapping[str, Any], team: str
+) -> RosterMember:
+    name = str(incarnation.entry.get("name") or header.get("member") or key)
+    place = incarnation.place or {}
+    member = parse_member(
+        {
+            "agentId": agent_id(name, team),
+            "name": name,
+            "model": str(header.get("model", "")),
+            "planModeRequired": False,
+            "joinedAt": parse_iso_ms(str(header.get("at", ""))) or 0,
+            "cwd": str(header.get("cwd", "")),
+            "tmuxPaneId": str(place.get("id", IN_PROCESS)),
+            "backendType": str(place.get("kind", IN_PROCESS)),
+            **incarnation.entry,
+        }
+    )
+    first = (entry.text for entry in all_mail(home, directory, name) if entry.msg_id == incarnation.first)
+    return replace(member, prompt=next(first, ""), mode=incarnation.mode or None)
+
+
+def read_transcript_header(transcript: Path) -> Mapping[str, Any]:
+    """Return the first line of a transcript; empty when it is missing or damaged."""
+    with suppress(StorageError, OSError):
+        return read_header(transcript) or {}
+    return {}
+
+
+def all_mail(home: Home, directory: str, name: str) -> Iterator[InboxEntry]:
+    """Return the entries of a member's inbox and of its archive; unreadable ones are left out."""
+    with suppress(StorageError, OSError):
+        yield from read_entries(home.inbox(directory, name))
+    with suppress(StorageError, OSError, ValueError, TypeError, AttributeError):
+        for line in read_lines(home.inbox_archive(directory, name)):
+            yield parse_entry(json.loads(line))
+
+
+MAX_LISTED = 30
+"""Members that one note lists; ListAgents shows the others."""
+
+
+_MAX_JOB_CHARS = 80
+
+
+class KnownRoster(Struct):
+    """The roster as one teammate knows it: the `names` of its members, None before the first note."""
+
+    names: tuple[str, ...] | None = None
+    mark: object = field(default=None)
+
+    async def describe_changes(self, roster: Roster, reader: str) -> str:
+        """Return what changed since the last note, empty when nothing did. Costs one stat when the file is the same."""
+        mark = roster.document.mark()
+        if mark is not None and mark == self.mark:
+            return ""
+        config = await roster.read()
+        self.mark = mark
+        known, self.names = self.names, tuple([member.name for member in config.members])
+        if known is None:
+            return _describe_roster(config, reader)
+        before, now = {name.lower() for name in known}, {name.lower() for name in self.names}
+        joined = [member for member in config.members if member.name.lower() not in before]
+        left = sorted(before - now)
+        lines = _list_members("Joined the team:", joined)
+        return "\n".join([*lines, f"Left the team: {', '.join(left)}."] if left else lines)
+
+
+def _describe_roster(config: TeamConfig, reader: str) -> str:
+    others = [m for m in config.teammates if m.name.lower() != reader.lower()]
+    if not others:
+        return f"You and the lead ({LEAD_ALIAS}) are the whole team now."
+    return "\n".join(_list_members(f"In the team now, beside you and the lead ({LEAD_ALIAS}):", others))
+
+
+def _list_members(title: str, members: list[RosterMember]) -> list[str]:
+    if not members:
+        return []
+    more = len(members) - MAX_LISTED
+    lines = [title, *(_describe_member(member) for member in members[:MAX_LISTED])]
+    return [*lines, f"- and {more} more; ListAgents shows all"] if more > 0 else lines
+
+
+def _describe_member(member: RosterMember) -> str:
+    job = " ".join((member.prompt or "").split())
+    short = job if len(job) <= _MAX_JOB_CHARS else job[: _MAX_JOB_CHARS - 1].rsplit(" ", 1)[0] + "…"
+    return escape_tags(f"- {member.name} ({member.agent_type})" + (f": {short}" if short else ""))

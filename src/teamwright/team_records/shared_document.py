@@ -1,6 +1,6 @@
 """The port of a document: one value that several processes read and change, as the roster and the state of a team.
 
-Depends on the marks of events alone. `team_state_file` and `roster_file` implement it on files.
+Depends on the marks of events alone. `team_state` and `roster` implement it on files.
 """
 
 from __future__ import annotations

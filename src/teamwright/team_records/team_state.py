@@ -1,15 +1,8 @@
-"""team.json: the facts of a team that only our program records.
+"""The state of a team, team.json: the facts that only our program records.
 
 It contains the team's uuid, its lead and lease, the number of incarnations of each name, the present incarnations with
-their transcripts, pending ends, and the path of the event log. Depends on `storage`. Format: JSON, `version` 1; an
-older version is always readable, unknown keys are kept, and a file of a newer version is never written.
-[team_records/team_state_file]
-
-One incarnation of a member as team.json notes it, its end while that is processed, and how both are parsed.
-
-Depends on values of permissions, models and budgets. Leaves the file itself, its lock and its changes to
-`team_state_file`.
-[team_records/incarnation]
+their transcripts, pending ends, and the path of the event log. Format: JSON, `version` 1; an older version is always
+readable, unknown keys are kept, and a file of a newer version is never written.
 """
 
 from __future__ import annotations
@@ -43,13 +36,23 @@ if TYPE_CHECKING:
     from teamwright.team_records.shared_document import Document
 
 
-def process_directory(transcript: Path) -> Path:
-    """Return the process directory of the member with this transcript."""
-    return transcript.parent.parent / "members" / transcript.stem
+VERSION = 1
 
 
-_STORED_KEYS = ("agentId", "name", "agentType", "model", "color", "planModeRequired", "joinedAt", "cwd", "worktreePath")
-"""Keys of a roster entry that team.json keeps with an incarnation; its other files contain the rest."""
+_TASK_LIST = "task_list"
+"""A key that only the file of a team with a shared list has."""
+
+
+_ROSTER = "roster"
+"""The roster without members: config.json is restored from it."""
+
+
+class LeadLease(Struct, frozen=True):
+    """The lead: its session, its process, and the lease file that the process holds (empty: none yet)."""
+
+    session: str
+    pid: int
+    lease: str = ""
 
 
 class Incarnation(Struct, frozen=True):
@@ -134,71 +137,6 @@ class EndedIncarnation(Struct, frozen=True):
 
     call: str
     cause: str
-
-
-def stored_entry(member: RosterMember) -> dict[str, Any]:
-    """Return the part of a member's roster entry that team.json keeps."""
-    whole = member.to_json()
-    return {key: whole[key] for key in _STORED_KEYS if key in whole}
-
-
-_INCARNATION_KEYS = frozenset(Incarnation.__annotations__) - {"extra"}
-_PENDING_END_KEYS = frozenset(PendingEnd.__annotations__) - {"extra"}
-
-
-def parse_incarnation(data: Mapping[str, Any]) -> Incarnation:
-    """Return one incarnation from its object in the file. Raises ValueError, KeyError, TypeError for an invalid one."""
-    model, rounds, mode = data.get("model"), data.get("max_turns"), data.get("mode")
-    return Incarnation(
-        int(data["incarnation"]),
-        str(data["transcript"]),
-        str(data["first"]),
-        str(data.get("call", "")),
-        None if model is None else str(model),
-        None if rounds is None else int(rounds),
-        Budget.from_json(data.get("budget", {})),
-        None if (bounds := data.get("bounds")) is None else AgentBounds.from_json(bounds),
-        mode if mode is None else str(Mode(mode)) if mode else "",
-        None if (effort := data.get("effort")) is None else parse_effort(effort),
-        cast("Mapping[str, Any] | None", data.get("place")),
-        str(data.get("command", "")),
-        str(data.get("crashed", "")),
-        dict(data.get("entry", {})),
-        {key: value for key, value in data.items() if key not in _INCARNATION_KEYS},
-    )
-
-
-def parse_pending_end(data: Mapping[str, Any]) -> PendingEnd:
-    return PendingEnd(
-        str(data["name"]),
-        int(data["incarnation"]),
-        str(data["cause"]),
-        str(data["told"]),
-        str(data.get("agreed_to", "")),
-        tuple(str(id) for id in data.get("tasks", ())),
-        bool(data.get("tell", True)),
-        bool(data.get("keeps", False)),
-        {key: value for key, value in data.items() if key not in _PENDING_END_KEYS},
-    )
-
-
-VERSION = 1
-
-_TASK_LIST = "task_list"
-"""A key that only the file of a team with a shared list has."""
-
-_ROSTER = "roster"
-"""The roster without members: config.json is restored from it."""
-
-_KEYS = ("version", "uuid", "lead", "incarnations", "log", "lives", "partings", "ended")
-
-
-class LeadLease(Struct, frozen=True):
-    """The lead: its session, its process, and the lease file that the process holds (empty: none yet)."""
-
-    session: str
-    pid: int
-    lease: str = ""
 
 
 class TeamFile(Struct, frozen=True):
@@ -345,18 +283,6 @@ class TeamFile(Struct, frozen=True):
         return (encoder or IndentedJson()).encode(data | dict(self.extra))
 
 
-def is_lead_alive(lead: LeadLease) -> bool:
-    """Return True when that lead is alive: its lease is held; without a lease, its process exists."""
-    if lead.lease:
-        return lease_held(Path(lead.lease))
-    return process_exists(lead.pid)
-
-
-def lead_of_session(session: str, directory: Path) -> LeadLease:
-    """Return the lead of a session: the process that holds the lease in the session's directory."""
-    return LeadLease(session, 0, str(lease_path(directory)))
-
-
 def parse_team_file(raw: bytes) -> TeamFile:
     """Return the file in these bytes.
 
@@ -387,6 +313,51 @@ def parse_team_file(raw: bytes) -> TeamFile:
         if version > VERSION:
             raise _newer_version_error(version) from problem
         raise StorageError("damaged-file", f"team.json is not ours: {problem}") from problem
+
+
+_KEYS = ("version", "uuid", "lead", "incarnations", "log", "lives", "partings", "ended")
+
+
+def parse_incarnation(data: Mapping[str, Any]) -> Incarnation:
+    """Return one incarnation from its object in the file. Raises ValueError, KeyError, TypeError for an invalid one."""
+    model, rounds, mode = data.get("model"), data.get("max_turns"), data.get("mode")
+    return Incarnation(
+        int(data["incarnation"]),
+        str(data["transcript"]),
+        str(data["first"]),
+        str(data.get("call", "")),
+        None if model is None else str(model),
+        None if rounds is None else int(rounds),
+        Budget.from_json(data.get("budget", {})),
+        None if (bounds := data.get("bounds")) is None else AgentBounds.from_json(bounds),
+        mode if mode is None else str(Mode(mode)) if mode else "",
+        None if (effort := data.get("effort")) is None else parse_effort(effort),
+        cast("Mapping[str, Any] | None", data.get("place")),
+        str(data.get("command", "")),
+        str(data.get("crashed", "")),
+        dict(data.get("entry", {})),
+        {key: value for key, value in data.items() if key not in _INCARNATION_KEYS},
+    )
+
+
+def parse_pending_end(data: Mapping[str, Any]) -> PendingEnd:
+    return PendingEnd(
+        str(data["name"]),
+        int(data["incarnation"]),
+        str(data["cause"]),
+        str(data["told"]),
+        str(data.get("agreed_to", "")),
+        tuple(str(id) for id in data.get("tasks", ())),
+        bool(data.get("tell", True)),
+        bool(data.get("keeps", False)),
+        {key: value for key, value in data.items() if key not in _PENDING_END_KEYS},
+    )
+
+
+_INCARNATION_KEYS = frozenset(Incarnation.__annotations__) - {"extra"}
+
+
+_PENDING_END_KEYS = frozenset(PendingEnd.__annotations__) - {"extra"}
 
 
 def _newer_version_error(version: int) -> StorageError:
@@ -423,6 +394,8 @@ class _CachedFile(NamedTuple):
 
 
 _CACHE: dict[str, _CachedFile] = {}
+
+
 _CACHE_SIZE = 16
 
 
@@ -514,3 +487,30 @@ async def take_lead(state: Document[TeamFile], lead: LeadLease, log: str = "") -
         return replace(file, lead=lead, log=log or file.log)
 
     return await state.change(with_lead)
+
+
+def is_lead_alive(lead: LeadLease) -> bool:
+    """Return True when that lead is alive: its lease is held; without a lease, its process exists."""
+    if lead.lease:
+        return lease_held(Path(lead.lease))
+    return process_exists(lead.pid)
+
+
+def lead_of_session(session: str, directory: Path) -> LeadLease:
+    """Return the lead of a session: the process that holds the lease in the session's directory."""
+    return LeadLease(session, 0, str(lease_path(directory)))
+
+
+def process_directory(transcript: Path) -> Path:
+    """Return the process directory of the member with this transcript."""
+    return transcript.parent.parent / "members" / transcript.stem
+
+
+_STORED_KEYS = ("agentId", "name", "agentType", "model", "color", "planModeRequired", "joinedAt", "cwd", "worktreePath")
+"""Keys of a roster entry that team.json keeps with an incarnation; its other files contain the rest."""
+
+
+def stored_entry(member: RosterMember) -> dict[str, Any]:
+    """Return the part of a member's roster entry that team.json keeps."""
+    whole = member.to_json()
+    return {key: whole[key] for key in _STORED_KEYS if key in whole}

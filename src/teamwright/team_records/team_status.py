@@ -1,14 +1,7 @@
-"""The state of a team folded from its events: members, their activity, open tasks and requests. One fold for all
-displays.
+"""The status of a team and of each member, as every view shows it: one fold of events for all displays.
 
 The process that runs the team folds live events; other processes read the newest snapshot of the log and fold later
-events, with the same result. Depends on events only; probes nothing.
-[team_records/team_status]
-
-The status of a member, as every view shows it: `status`, `teams show`, ListAgents, the screen and its lists.
-
-Depends on values of the protocol. `team_status` folds it from events, `member_state` finds its state.
-[team_records/member_status]
+events, with the same result. Nothing is probed here; `views` and `member_state` add what files and processes say.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Incoming mail of a member: unread messages in wake order, their text for the model, the ids of delivered ones.
 
-The transcript is the record of delivery: its messages are never delivered again, and the read flag follows it. The
-newest ids are in memory. A delivered message may become unread again: a kill came before its read flag, or another
-program restored an old inbox. Depends on inboxes, envelopes and the conversation.
+The transcript is the record of delivery: its messages are never delivered again, and the read flag follows it. A
+delivered message may become unread again: a kill came before its read flag, or another program restored an old inbox.
 """
 
 from __future__ import annotations
@@ -37,149 +36,12 @@ if TYPE_CHECKING:
     from teamwright.mail.mailbox import Mailbox
 
 
-_ASSIGNED_TASK = re.compile(r">\\n[^\s<]+ gave you task #(\d+):|task_assignment[^{}]*?taskId\W+(\d+)")
-"""A task assignment by mail, as models read it now and in transcripts of earlier versions."""
-
-MAX_REMEMBERED = 512
-"""Ids in memory. The transcript is searched only for older messages, once for each while it is unread."""
-
-
-class DeliveredIds:
-    """The ids of messages that the agent of this conversation has received."""
-
-    def __init__(self, conversation: Conversation) -> None:
-        self._conversation = conversation
-        self._newest: dict[str, int] = {}  # id → time of delivery
-        self._undelivered: set[str] = set()  # unread ids that the transcript was searched for and does not contain
-        self._transcript_checked = False
-        self._forgotten_ms = -1  # forgotten ids were delivered before this time
-
-    def __len__(self) -> int:
-        return len(self._newest)
-
-    def add(self, ids: Iterable[str]) -> None:
-        """Add ids that were delivered just now."""
-        now = now_ms()
-        for id in ids:
-            self._newest.pop(id, None)
-            self._newest[id] = now
-        while len(self._newest) > MAX_REMEMBERED:
-            self._forgotten_ms = self._newest.pop(next(iter(self._newest)))
-
-    def find_delivered(self, unread: Sequence[InboxEntry]) -> set[str]:
-        """Return the ids of entries delivered before. Raises StorageError when the transcript cannot be read."""
-        entries = {entry.msg_id: entry for entry in unread if entry.msg_id}
-        known = entries.keys() & self._newest.keys()
-        doubtful = {id for id in entries.keys() - known - self._undelivered if self._may_be_forgotten(entries[id])}
-        if doubtful:
-            delivered_ids = {
-                id.removeprefix("mail:") for id in self._conversation.delivered_ids({f"mail:{id}" for id in doubtful})
-            }
-            self.add(delivered_ids)
-            known |= delivered_ids
-            self._undelivered |= doubtful - delivered_ids
-        self._undelivered &= entries.keys()
-        self._transcript_checked = self._transcript_checked or bool(entries)
-        return known
-
-    def _may_be_forgotten(self, entry: InboxEntry) -> bool:
-        """Return True when the entry is old enough; at the first check an earlier process may have
-        delivered any entry.
-        """
-        return not self._transcript_checked or (parse_iso_ms(entry.timestamp or "") or 0) <= self._forgotten_ms
-
-
-def has_written_to_lead(conversation: Conversation) -> bool:
-    """Return True when the newest turn sent the lead a message; a refused one does not count."""
-    refused: set[str] = set()
-    for item in conversation.messages_backward():
-        message: dict[str, Any] = json.loads(item)
-        content: list[Block] = message["content"]
-        if message["role"] == "user":
-            if not content or content[0]["type"] != "tool_result":
-                return False
-            refused = {str(block.get("tool_use_id")) for block in content if block.get("is_error")}
-        elif any(_is_message_to_lead(call) and call.id not in refused for call in tool_calls(content)):
-            return True
-    return False
-
-
-def known_task_ids(conversation: Conversation) -> set[str]:
-    """Return the tasks that the agent took or changed itself, or that were assigned to it by mail."""
-    known: set[str] = set()
-    for item in conversation.messages_backward():
-        if b'"TaskUpdate"' in item:
-            calls = tool_calls(json.loads(item)["content"])
-            known |= {str(c.input.get("taskId", "")).strip().removeprefix("#") for c in calls if c.name == "TaskUpdate"}
-        elif b"gave you task #" in item or b"task_assignment" in item:
-            known |= {"".join(found) for found in _ASSIGNED_TASK.findall(item.decode("utf-8", "replace"))}
-    return known
-
-
-def _is_message_to_lead(call: ToolCall) -> bool:
-    to = str(call.input.get("to") or call.input.get("recipient") or "")
-    return call.name == "SendMessage" and to.split("@")[0].lower() in {LEAD, LEAD_ALIAS, "*"}
-
-
 OnDelivered: TypeAlias = Callable[[Sequence[InboxEntry]], None]
 """Receives the entries that were just delivered."""
 
 
 def _ignore_delivery(_entries: Sequence[InboxEntry]) -> None:
     """Ignore the delivery: the default."""
-
-
-WAKE_ORDER = tuple(source for source in SOURCES if source in {"user", "shutdown", "lead", "peer", "task"})
-"""The order in which a member, idle or busy, reads mail. A shutdown comes alone, after the words of a user that wait;
-all other mail comes together, in this order.
-"""
-
-
-def wake_kind(entry: InboxEntry) -> str:
-    """Return the entry's place in WAKE_ORDER."""
-    if entry.sender == "user":
-        return "user"
-    if isinstance(parse_protocol(entry.text), ShutdownRequest) and entry.sender == LEAD:
-        return "shutdown"
-    if entry.sender in {LEAD, "system"}:
-        return "lead"
-    return "task" if entry.sender == "task-list" else "peer"
-
-
-def starts_turn(entry: InboxEntry) -> bool:
-    """Return True when the entry may start a model call: an idle notice with a result or a failure does, a new mode
-    never.
-
-    The approval of a shutdown does not: the notice that the member has ended follows and includes it.
-    """
-    match parse_protocol(entry.text):
-        case IdleNotification() as notice:
-            return notice.wakes_reader
-        case ModeChangeMessage() | PermissionResponse() | ShutdownApproved():
-            return False
-        case _:
-            return entry.extra.get("no_reply") is not True
-
-
-def _age_note(tags: RuntimeTags, entries: Sequence[InboxEntry]) -> list[Block]:
-    """Return a note on mail that waited for a minute or more, since the state may have changed."""
-    now = now_ms()
-    waited = [(e.sender, (now - (parse_iso_ms(e.timestamp or "") or now)) // 60_000) for e in entries]
-    old = ", ".join(f"{escape_tags(sender)} {minutes} min" for sender, minutes in waited if minutes >= 1)
-    return [tags.note(f"Some of this mail waited before you could read it: {old}.")] if old else []
-
-
-def select_for_turn(entries: Sequence[InboxEntry]) -> list[InboxEntry]:
-    """Return the unread entries for one turn or model call, in wake order.
-
-    While a shutdown waits, only the words of a user come before it, then it comes alone; the rest comes after it.
-    """
-    by_kind: dict[str, list[InboxEntry]] = {kind: [] for kind in WAKE_ORDER}
-    for entry in entries:
-        by_kind[wake_kind(entry)].append(entry)
-    if by_kind["shutdown"]:
-        return by_kind["user"] or by_kind["shutdown"]
-    return [entry for kind in WAKE_ORDER for entry in by_kind[kind]]
 
 
 class MailRules(Protocol):
@@ -342,3 +204,141 @@ class IncomingMail(Struct, dict=True):
                 await self.mark_delivered(entries)
 
         return SteeringInput(delivery.blocks, delivery.ids, seen)
+
+
+WAKE_ORDER = tuple(source for source in SOURCES if source in {"user", "shutdown", "lead", "peer", "task"})
+"""The order in which a member, idle or busy, reads mail. A shutdown comes alone, after the words of a user that wait;
+all other mail comes together, in this order.
+"""
+
+
+def wake_kind(entry: InboxEntry) -> str:
+    """Return the entry's place in WAKE_ORDER."""
+    if entry.sender == "user":
+        return "user"
+    if isinstance(parse_protocol(entry.text), ShutdownRequest) and entry.sender == LEAD:
+        return "shutdown"
+    if entry.sender in {LEAD, "system"}:
+        return "lead"
+    return "task" if entry.sender == "task-list" else "peer"
+
+
+def starts_turn(entry: InboxEntry) -> bool:
+    """Return True when the entry may start a model call: an idle notice with a result or a failure does, a new mode
+    never.
+
+    The approval of a shutdown does not: the notice that the member has ended follows and includes it.
+    """
+    match parse_protocol(entry.text):
+        case IdleNotification() as notice:
+            return notice.wakes_reader
+        case ModeChangeMessage() | PermissionResponse() | ShutdownApproved():
+            return False
+        case _:
+            return entry.extra.get("no_reply") is not True
+
+
+def select_for_turn(entries: Sequence[InboxEntry]) -> list[InboxEntry]:
+    """Return the unread entries for one turn or model call, in wake order.
+
+    While a shutdown waits, only the words of a user come before it, then it comes alone; the rest comes after it.
+    """
+    by_kind: dict[str, list[InboxEntry]] = {kind: [] for kind in WAKE_ORDER}
+    for entry in entries:
+        by_kind[wake_kind(entry)].append(entry)
+    if by_kind["shutdown"]:
+        return by_kind["user"] or by_kind["shutdown"]
+    return [entry for kind in WAKE_ORDER for entry in by_kind[kind]]
+
+
+def _age_note(tags: RuntimeTags, entries: Sequence[InboxEntry]) -> list[Block]:
+    """Return a note on mail that waited for a minute or more, since the state may have changed."""
+    now = now_ms()
+    waited = [(e.sender, (now - (parse_iso_ms(e.timestamp or "") or now)) // 60_000) for e in entries]
+    old = ", ".join(f"{escape_tags(sender)} {minutes} min" for sender, minutes in waited if minutes >= 1)
+    return [tags.note(f"Some of this mail waited before you could read it: {old}.")] if old else []
+
+
+_ASSIGNED_TASK = re.compile(r">\\n[^\s<]+ gave you task #(\d+):|task_assignment[^{}]*?taskId\W+(\d+)")
+"""A task assignment by mail, as models read it now and in transcripts of earlier versions."""
+
+
+MAX_REMEMBERED = 512
+"""Ids in memory. The transcript is searched only for older messages, once for each while it is unread."""
+
+
+class DeliveredIds:
+    """The ids of messages that the agent of this conversation has received."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+        self._newest: dict[str, int] = {}  # id → time of delivery
+        self._undelivered: set[str] = set()  # unread ids that the transcript was searched for and does not contain
+        self._transcript_checked = False
+        self._forgotten_ms = -1  # forgotten ids were delivered before this time
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+    def add(self, ids: Iterable[str]) -> None:
+        """Add ids that were delivered just now."""
+        now = now_ms()
+        for id in ids:
+            self._newest.pop(id, None)
+            self._newest[id] = now
+        while len(self._newest) > MAX_REMEMBERED:
+            self._forgotten_ms = self._newest.pop(next(iter(self._newest)))
+
+    def find_delivered(self, unread: Sequence[InboxEntry]) -> set[str]:
+        """Return the ids of entries delivered before. Raises StorageError when the transcript cannot be read."""
+        entries = {entry.msg_id: entry for entry in unread if entry.msg_id}
+        known = entries.keys() & self._newest.keys()
+        doubtful = {id for id in entries.keys() - known - self._undelivered if self._may_be_forgotten(entries[id])}
+        if doubtful:
+            delivered_ids = {
+                id.removeprefix("mail:") for id in self._conversation.delivered_ids({f"mail:{id}" for id in doubtful})
+            }
+            self.add(delivered_ids)
+            known |= delivered_ids
+            self._undelivered |= doubtful - delivered_ids
+        self._undelivered &= entries.keys()
+        self._transcript_checked = self._transcript_checked or bool(entries)
+        return known
+
+    def _may_be_forgotten(self, entry: InboxEntry) -> bool:
+        """Return True when the entry is old enough; at the first check an earlier process may have
+        delivered any entry.
+        """
+        return not self._transcript_checked or (parse_iso_ms(entry.timestamp or "") or 0) <= self._forgotten_ms
+
+
+def has_written_to_lead(conversation: Conversation) -> bool:
+    """Return True when the newest turn sent the lead a message; a refused one does not count."""
+    refused: set[str] = set()
+    for item in conversation.messages_backward():
+        message: dict[str, Any] = json.loads(item)
+        content: list[Block] = message["content"]
+        if message["role"] == "user":
+            if not content or content[0]["type"] != "tool_result":
+                return False
+            refused = {str(block.get("tool_use_id")) for block in content if block.get("is_error")}
+        elif any(_is_message_to_lead(call) and call.id not in refused for call in tool_calls(content)):
+            return True
+    return False
+
+
+def known_task_ids(conversation: Conversation) -> set[str]:
+    """Return the tasks that the agent took or changed itself, or that were assigned to it by mail."""
+    known: set[str] = set()
+    for item in conversation.messages_backward():
+        if b'"TaskUpdate"' in item:
+            calls = tool_calls(json.loads(item)["content"])
+            known |= {str(c.input.get("taskId", "")).strip().removeprefix("#") for c in calls if c.name == "TaskUpdate"}
+        elif b"gave you task #" in item or b"task_assignment" in item:
+            known |= {"".join(found) for found in _ASSIGNED_TASK.findall(item.decode("utf-8", "replace"))}
+    return known
+
+
+def _is_message_to_lead(call: ToolCall) -> bool:
+    to = str(call.input.get("to") or call.input.get("recipient") or "")
+    return call.name == "SendMessage" and to.split("@")[0].lower() in {LEAD, LEAD_ALIAS, "*"}

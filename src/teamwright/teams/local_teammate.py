@@ -1,14 +1,7 @@
 """A teammate whose coroutine runs in this process: take work, run a turn, rest, wait, until it is stopped.
 
-The process is the lead's, or the member's own. Every change of state follows the lifecycle table. Depends on incoming
-mail, the agent loop and the shared task list; `TeamAccess`, which the team implements, notifies other members.
-[teams/local_teammate]
-
-The end of a member's turn: idle hooks, rate limits and budget caps, with the notice to the lead and the
-continuation.
-
-Depends on turn ends and mail of the member; usage is counted elsewhere.
-[teams/turn_end]
+The process is the lead's, or the member's own. Every change of state follows the lifecycle table. After a turn that a
+rate limit or a budget cap ended, the member pauses; `TeamAccess`, which the team implements, notifies the others.
 """
 
 from __future__ import annotations
@@ -48,26 +41,6 @@ from teamwright.teams.plan_requests import PendingPlan
 from teamwright.teams.shutdown_answers import SHUT_DOWN
 from teamwright.teams.team_ports import TeamAccess
 from teamwright.teams.teammate import Teammate, TurnNotes
-
-
-async def run_idle_hooks(
-    hooks: AgentHooks, name: str, team_access: TeamAccess, end: TurnEnd, *, asked_before: bool
-) -> HookOutcome:
-    """Run `TeammateIdle` hooks, then `TaskCompleted` hooks of each task that is still in progress."""
-    outcome = await hooks.run_stop_hooks(TEAMMATE_IDLE, end.text, again=asked_before)
-    contexts = outcome.contexts
-    if outcome.blocked or outcome.halted or not hooks.hooks.wants(TASK_COMPLETED):
-        return outcome
-    for task in await team_access.tasks_in_progress(name):
-        event = task_event(task.id, task.subject, task.description, name, hooks.agent.team)
-        asked = await hooks.fire(TASK_COMPLETED, lambda event=event: event, takes_contexts=True)
-        contexts += asked.contexts
-        if asked.blocked or asked.halted:
-            subject = f"task #{task.id}: "
-            reasons = {"reason": f"{subject}{asked.reason}", "halt_reason": f"{subject}{asked.halt_reason}"}
-            return replace(asked, contexts=contexts, **reasons)
-    return replace(outcome, contexts=contexts)
-
 
 MAX_TRIES = 3
 """Automatic retries of a member before only messages wake it: each retry is a whole series of the model's own."""
@@ -136,9 +109,6 @@ LEAD_ADVICE = (
 )
 """The options of the lead."""
 
-SENDER_NOTE = "It reads this when it gets a larger budget. Do without it until then."
-"""The note to another member that writes to it."""
-
 
 class BudgetPause:
     """The budget pause of one member, set when its last turn ended at a cap."""
@@ -181,10 +151,16 @@ class BudgetPause:
 INTERRUPTED = "interrupted"
 """The end of a turn that a person interrupted."""
 
+
 _REASONS = {"done": "available", INTERRUPTED: "interrupted"}
+
 
 IDLE_KEY = "idle"
 """The name of a turn's idle notice, used with the position in the conversation where the turn ended."""
+
+
+SENDER_NOTE = "It reads this when it gets a larger budget. Do without it until then."
+"""The note to another member that writes to it."""
 
 
 class LocalTeammate(Teammate, kw_only=True, eq=False):
@@ -512,3 +488,22 @@ def _claimed_task(tags: RuntimeTags, task: Task) -> UserMessage:
     """Return the message to the member about a task that was claimed automatically."""
     body = f"#{task.id} {task.subject}\n\n{task.description}\n\nThe task is yours now and in progress."
     return UserMessage((text_block(tags.message("task-list", body)),), (f"task:{task.id}",))
+
+
+async def run_idle_hooks(
+    hooks: AgentHooks, name: str, team_access: TeamAccess, end: TurnEnd, *, asked_before: bool
+) -> HookOutcome:
+    """Run `TeammateIdle` hooks, then `TaskCompleted` hooks of each task that is still in progress."""
+    outcome = await hooks.run_stop_hooks(TEAMMATE_IDLE, end.text, again=asked_before)
+    contexts = outcome.contexts
+    if outcome.blocked or outcome.halted or not hooks.hooks.wants(TASK_COMPLETED):
+        return outcome
+    for task in await team_access.tasks_in_progress(name):
+        event = task_event(task.id, task.subject, task.description, name, hooks.agent.team)
+        asked = await hooks.fire(TASK_COMPLETED, lambda event=event: event, takes_contexts=True)
+        contexts += asked.contexts
+        if asked.blocked or asked.halted:
+            subject = f"task #{task.id}: "
+            reasons = {"reason": f"{subject}{asked.reason}", "halt_reason": f"{subject}{asked.halt_reason}"}
+            return replace(asked, contexts=contexts, **reasons)
+    return replace(outcome, contexts=contexts)

@@ -1,18 +1,8 @@
-"""Outgoing messages: permitted recipients, sending and the outcome.
+"""Send mail: messages of members, protocol messages and notes of the runtime, with recipients, outcome and guard.
 
 A send succeeds only when the entry is in the recipient's inbox. The runtime sets the sender's name; text that would
-parse as a protocol message is fenced. Depends on the team and its inboxes.
-[teams/mailbox/outgoing]
-
-The ping-pong guard: two members that only write to each other are stopped, and the lead is notified once.
-
-Depends on the team and its inboxes. The delivery itself is left to `incoming`: it asks which senders' mail waits.
-[teams/mailbox/ping_pong_guard]
-
-Notes of the runtime to a member or the lead: by mail, or in memory when the team has no files.
-
-Depends on the team and its inboxes.
-[teams/mailbox/runtime_notes]
+parse as a protocol message is fenced. The ping-pong guard stops two members that only write to each other, and notifies
+the lead once; `incoming_mail` asks it which senders' mail waits.
 """
 
 from __future__ import annotations
@@ -52,17 +42,6 @@ class Sent(Struct, frozen=True):
     message_id: str
     outcome: str
     color: str | None = None
-
-
-def _masked(team: SessionTeam, text: str) -> str:
-    """Return the text with secrets of the session's environment and keys of known services masked."""
-    return mask_keys(mask_values(text, team.secrets))
-
-
-def default_summary(text: str) -> str:
-    """Return a summary for a message without one: its first words, at most 60 characters."""
-    words = " ".join(text.split())
-    return words if len(words) <= 60 else words[:57].rsplit(" ", 1)[0] + "…"
 
 
 class SendCall(Struct, frozen=True):
@@ -122,21 +101,6 @@ async def send_text(
     return sent
 
 
-async def _find_earlier_send(team: SessionTeam, name: str, call: SendCall) -> Sent | None:
-    """Return the outcome of this send before a kill; None when it was not sent."""
-    id, known = call.message_id_for(name), await team.stores.mailbox_names(team.directory)
-    name = next((one for one in known if one.lower() == name.lower()), name)  # the spelling of its mailbox
-    if not await team.mailbox(name).contains(id):
-        return None
-    teammate = team.find(name)
-    return Sent(
-        teammate.name if teammate is not None else name,
-        id,
-        "queued_next_round",
-        teammate.color if teammate is not None else None,
-    )
-
-
 async def broadcast(
     team: SessionTeam, sender: str, text: str, summary: str = "", call: SendCall | None = None
 ) -> list[Sent]:
@@ -169,19 +133,6 @@ async def broadcast(
     return sent
 
 
-def _raise_partial_send(sent: Sequence[Sent], refused: Sequence[tuple[str, TeamwrightError]]) -> NoReturn:
-    name, first = refused[0]
-    if not sent:
-        raise first
-    raise TeamRefused(
-        "team-refused",
-        f"{', '.join(who for who, _ in refused)} did not get the message",
-        looked_at=[(name, first.what)],
-        do=["Write to those again, one by one."],
-        note=f"it was sent to {', '.join(one.to for one in sent)}",
-    )
-
-
 async def send_protocol(
     team: SessionTeam, sender: str, to: str, message: ProtocolMessage, *, summary: str | None = None, id: str = ""
 ) -> str:
@@ -211,6 +162,46 @@ async def send_protocol(
     return sent
 
 
+async def send_note(team: SessionTeam, sender: str, to: str, text: str, summary: str, id: str = "") -> None:
+    """Send a note to the live member of this name, or to the lead; a member that has ended receives none.
+
+    A note with an `id` is sent once, also when a kill came after the send.
+
+    Raises InboxFull, LockTimeout, StorageError.
+    """
+    if to != LEAD and team.find(to) is None:
+        return
+    if id and team.exists and await team.mailbox(to).contains(id):
+        return
+    id = id or message_id()
+    if await put_entry(
+        team, to, InboxEntry(sender=sender, text=text, summary=summary, timestamp=iso_time(), msg_id=id)
+    ):
+        file = team.mailbox(to).mark()
+        team.emit(MessageSent(member=sender, to=to, message_id=id, summary=summary, file=file))
+        team.wake(to)
+
+
+async def put_entry(team: SessionTeam, to: str, entry: InboxEntry) -> bool:
+    """Put an entry of the runtime into an inbox. False: the team has no files, so the note was passed on in memory.
+
+    A text that is too long for a message is cut, and names the file that has all of it: so the runtime's own words
+    never end an agent. A message does not recreate a team that another program removed. Raises as `Mailbox.put`.
+    """
+    if team.exists and team.roster.document.exists:
+        text = fit_text(entry.text, lambda whole: _save(team, whole))
+        await team.mailbox(to).put(entry.copy_with(text=text) if text != entry.text else entry, runtime=True)
+        return True
+    teammate = team.find(to)
+    if teammate is not None:
+        own = entry.sender in RUNTIME_SENDERS
+        teammate.notify(escape_tags(entry.text) if own else NO_KEY_TAGS.entry(entry))
+    elif to == LEAD and team.lead is not None:
+        team.lead.queue_unread_mail([entry])
+    team.changed.set()
+    return False
+
+
 async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was sent") -> RosterMember:
     """Return the member that a `to` means: a name, an agent id, or the lead's alias.
 
@@ -228,6 +219,45 @@ async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was se
         do = [*crashed, "Give the work to an agent that is running, or start a new teammate."]
         raise ended_member(member.name, _running_names(team), note=note, do=do, crashed=is_resumable)
     return member
+
+
+def default_summary(text: str) -> str:
+    """Return a summary for a message without one: its first words, at most 60 characters."""
+    words = " ".join(text.split())
+    return words if len(words) <= 60 else words[:57].rsplit(" ", 1)[0] + "…"
+
+
+def _masked(team: SessionTeam, text: str) -> str:
+    """Return the text with secrets of the session's environment and keys of known services masked."""
+    return mask_keys(mask_values(text, team.secrets))
+
+
+async def _find_earlier_send(team: SessionTeam, name: str, call: SendCall) -> Sent | None:
+    """Return the outcome of this send before a kill; None when it was not sent."""
+    id, known = call.message_id_for(name), await team.stores.mailbox_names(team.directory)
+    name = next((one for one in known if one.lower() == name.lower()), name)  # the spelling of its mailbox
+    if not await team.mailbox(name).contains(id):
+        return None
+    teammate = team.find(name)
+    return Sent(
+        teammate.name if teammate is not None else name,
+        id,
+        "queued_next_round",
+        teammate.color if teammate is not None else None,
+    )
+
+
+def _raise_partial_send(sent: Sequence[Sent], refused: Sequence[tuple[str, TeamwrightError]]) -> NoReturn:
+    name, first = refused[0]
+    if not sent:
+        raise first
+    raise TeamRefused(
+        "team-refused",
+        f"{', '.join(who for who, _ in refused)} did not get the message",
+        looked_at=[(name, first.what)],
+        do=["Write to those again, one by one."],
+        note=f"it was sent to {', '.join(one.to for one in sent)}",
+    )
 
 
 def _is_reachable(team: SessionTeam, member: RosterMember) -> bool:
@@ -345,46 +375,6 @@ async def has_held_mail(team: SessionTeam) -> bool:
         senders = {sender.lower() for sender in held_senders(team, name)}
         if senders and any(entry.sender.lower() in senders for entry in await team.mailbox(name).unread()):
             return True
-    return False
-
-
-async def send_note(team: SessionTeam, sender: str, to: str, text: str, summary: str, id: str = "") -> None:
-    """Send a note to the live member of this name, or to the lead; a member that has ended receives none.
-
-    A note with an `id` is sent once, also when a kill came after the send.
-
-    Raises InboxFull, LockTimeout, StorageError.
-    """
-    if to != LEAD and team.find(to) is None:
-        return
-    if id and team.exists and await team.mailbox(to).contains(id):
-        return
-    id = id or message_id()
-    if await put_entry(
-        team, to, InboxEntry(sender=sender, text=text, summary=summary, timestamp=iso_time(), msg_id=id)
-    ):
-        file = team.mailbox(to).mark()
-        team.emit(MessageSent(member=sender, to=to, message_id=id, summary=summary, file=file))
-        team.wake(to)
-
-
-async def put_entry(team: SessionTeam, to: str, entry: InboxEntry) -> bool:
-    """Put an entry of the runtime into an inbox. False: the team has no files, so the note was passed on in memory.
-
-    A text that is too long for a message is cut, and names the file that has all of it: so the runtime's own words
-    never end an agent. A message does not recreate a team that another program removed. Raises as `Mailbox.put`.
-    """
-    if team.exists and team.roster.document.exists:
-        text = fit_text(entry.text, lambda whole: _save(team, whole))
-        await team.mailbox(to).put(entry.copy_with(text=text) if text != entry.text else entry, runtime=True)
-        return True
-    teammate = team.find(to)
-    if teammate is not None:
-        own = entry.sender in RUNTIME_SENDERS
-        teammate.notify(escape_tags(entry.text) if own else NO_KEY_TAGS.entry(entry))
-    elif to == LEAD and team.lead is not None:
-        team.lead.queue_unread_mail([entry])
-    team.changed.set()
     return False
 
 

@@ -1,20 +1,11 @@
-"""The start of a teammate: name, incarnation, first prompt, coroutine, announcement; a failure undoes them in reverse.
+"""Start a teammate: name, incarnation, first prompt, coroutine, announcement; a failure undoes them in reverse.
 
 Order: reserve the name in the roster, record the incarnation in team.json, put the first prompt into the inbox, start,
-wait until it runs, announce. After a kill in between, `team_resume` completes or undoes the start. Depends on the team
-and its agent builder.
-[teams/spawn]
+wait until it runs, announce. After a kill in between, `team_resume` completes or undoes the start.
 
-The parts of a resumed member that its roster entry and its incarnation record: the spec, the directory, the mode.
-
-Other programs may write a roster, so that only facts of our own records count. Depends on the team and on worktrees.
-[teams/resumed_member]
-
-Entries of our own members in config.json, and their incarnations in the state of the team: changed in one step each.
-
-The file and this process's memory change together. Leaves to the roster watcher when an entry is compared with the
-file: the watcher takes every other content for the work of another program. Depends on roster and documents.
-[teams/roster_entries]
+A resumed member is started from our own records, because other programs may write the roster. Changes of its entry go
+into the file and into this process's memory in one step: the roster watcher takes every other content for the work of
+another program.
 """
 
 from __future__ import annotations

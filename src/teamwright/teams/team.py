@@ -1,11 +1,7 @@
 """The team of one session: only the lead at first, then the spawned members.
 
-It contains the live objects; the files are the truth of everything else. Sending is in `mailbox`, starting in `spawn`,
-ending in `shutdown`: their functions receive this object. Depends on rosters, task lists and incoming mail.
-[teams/team]
-
-The settings of a team, frozen.
-[teams/team_settings]
+It contains the live objects; the files are the truth of everything else. Sending is in `outgoing_mail`, starting in
+`spawn`, ending in `shutdown`: their functions receive this object.
 """
 
 from __future__ import annotations

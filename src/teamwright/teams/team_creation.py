@@ -1,12 +1,6 @@
-"""Creation of a session's team, explicit or implicit, and takeover of a team on disk without a lead.
+"""Create a session's team, explicit or implicit, take over one on disk without a lead, and notify owners of its tasks.
 
-Depends on the team and the catalogue of all teams. Resuming the members is left to `team_resume`.
-[teams/team_creation]
-
-Owners of tasks: which members may be one, and the messages that a new and a former owner receive.
-
-Depends on the roster and on sending. Leaves to the task list who may change an owner.
-[teams/task_owners]
+`team_resume` brings the members of a team back. The task list decides who may change an owner.
 """
 
 from __future__ import annotations
@@ -30,23 +24,6 @@ from teamwright.team_records.team_state import LeadLease
 from teamwright.teams.outgoing_mail import SendCall, find_recipient, send_note, send_protocol
 from teamwright.teams.team import SessionTeam
 
-T = TypeVar("T")
-
-
-async def run_uncancelled(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of the work. A cancellation is raised after its end; an error of the work is lost then."""
-    task = asyncio.ensure_future(work)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled:
-        task.exception()
-        raise asyncio.CancelledError
-    return task.result()
-
 
 async def create_team(team: SessionTeam, name: str, description: str | None, agent_type: str | None) -> TeamConfig:
     """Create an explicit team of that name, led by this session; the session's open tasks move into it.
@@ -62,44 +39,6 @@ async def create_team(team: SessionTeam, name: str, description: str | None, age
             return await team.roster.read()
         _refuse_second(team)
         return await run_uncancelled(_create(team, _new_team(team, name, description, agent_type)))
-
-
-async def _create(team: SessionTeam, new: NewTeam) -> TeamConfig:
-    new_team = await team.teams.create(new)
-    if team.implicit:
-        team.forget()  # the new team replaces the session's own one
-    team.adopt(new_team.config.name, new_team.directory, implicit=False)
-    await _replace_session_team(team)
-    return new_team.config
-
-
-async def _replace_session_team(team: SessionTeam) -> None:
-    if await team.teams.replace_team(team.session_list_name, team.directory, team.session):
-        team.wake(LEAD)
-
-
-def _forget_removed(team: SessionTeam) -> None:
-    if team.external.files_removed and not team.running_members and not team.starting:
-        team.forget()  # another program removed its files, and no member is left in it
-
-
-def _refuse_second(team: SessionTeam) -> None:
-    _forget_removed(team)
-    if team.directory and not team.implicit:
-        raise TeamRefused(
-            "team-refused",
-            f'this session leads the team "{team.name}" already',
-            do=[f'Use the team "{team.name}" for this work, or end it with TeamDelete first.'],
-            note="nothing was created",
-        )
-    if team.running_members or team.starting:
-        raise TeamRefused(
-            "team-refused",
-            "the session's own team has members",
-            looked_at=[("members", ", ".join([*(m.name for m in team.running_members), *team.starting_names]))],
-            do=["Continue with them, or stop them first."],
-            note="nothing was created",
-        )
 
 
 async def ensure_team(team: SessionTeam, name: str = "") -> None:
@@ -134,6 +73,15 @@ async def attach_team(team: SessionTeam, directory: str) -> TeamConfig:
         return config
 
 
+async def _create(team: SessionTeam, new: NewTeam) -> TeamConfig:
+    new_team = await team.teams.create(new)
+    if team.implicit:
+        team.forget()  # the new team replaces the session's own one
+    team.adopt(new_team.config.name, new_team.directory, implicit=False)
+    await _replace_session_team(team)
+    return new_team.config
+
+
 def _new_team(team: SessionTeam, name: str, description: str | None, agent_type: str | None) -> NewTeam:
     lead = LeadLease(team.session, os.getpid(), team.lease)
     kind = agent_type or LEAD
@@ -141,10 +89,58 @@ def _new_team(team: SessionTeam, name: str, description: str | None, agent_type:
     return NewTeam(name, lead, str(team.cwd), team.lead_model, now_ms(), description, kind, team.log, shared)
 
 
+async def _replace_session_team(team: SessionTeam) -> None:
+    if await team.teams.replace_team(team.session_list_name, team.directory, team.session):
+        team.wake(LEAD)
+
+
+def _forget_removed(team: SessionTeam) -> None:
+    if team.external.files_removed and not team.running_members and not team.starting:
+        team.forget()  # another program removed its files, and no member is left in it
+
+
+def _refuse_second(team: SessionTeam) -> None:
+    _forget_removed(team)
+    if team.directory and not team.implicit:
+        raise TeamRefused(
+            "team-refused",
+            f'this session leads the team "{team.name}" already',
+            do=[f'Use the team "{team.name}" for this work, or end it with TeamDelete first.'],
+            note="nothing was created",
+        )
+    if team.running_members or team.starting:
+        raise TeamRefused(
+            "team-refused",
+            "the session's own team has members",
+            looked_at=[("members", ", ".join([*(m.name for m in team.running_members), *team.starting_names]))],
+            do=["Continue with them, or stop them first."],
+            note="nothing was created",
+        )
+
+
+T = TypeVar("T")
+
+
+async def run_uncancelled(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of the work. A cancellation is raised after its end; an error of the work is lost then."""
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        task.exception()
+        raise asyncio.CancelledError
+    return task.result()
+
+
 _WITHOUT_TASK_TOOLS = (
     "If you have no task tools, do the task all the same, and send a message to team-lead when it is done or blocked."
 )
 """For members that another program runs: in its newest version the tools depend on the model."""
+
 
 _UNCHANGED = "nothing was changed"
 

@@ -1,7 +1,4 @@
-"""Undelivered mail: a message that a member never read is returned to its sender with a sentence.
-
-Each message is either read, or its sender is notified. Depends on the team and the transcript of the ended member.
-"""
+"""Return a message that a member never read to its sender, with a sentence: it is read, or its sender knows."""
 
 from __future__ import annotations
 

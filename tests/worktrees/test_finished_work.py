@@ -5,11 +5,11 @@ import os
 import pytest
 
 from teamwright.git.git_entries import git_entries
-from teamwright.protocol.errors import WorktreeRefused
+from teamwright.protocol.errors import CannotStart, WorktreeRefused
 from teamwright.protocol.task import INTEGRATION, IntegrationState, Task, TaskIntegration
-from teamwright.worktrees.integration import Integration, MergeStrategy
+from teamwright.worktrees.integration import BranchMerge, Integration, MergeStrategy, fast_forward
 from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry
-from teamwright.worktrees.member_branch import COMMIT_WITH_HOOKS, MemberWorktree
+from teamwright.worktrees.member_branch import COMMIT_WITH_HOOKS, MemberWorktree, merge_commit
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_creation import Owner, SetupCommand, create_worktree, failure_text, note_setup
 from teamwright.worktrees.worktree_removal import remove_worktree
@@ -367,3 +367,75 @@ async def test_hooks_in_a_directory_that_worktrees_do_not_have_are_reported(ann,
     assert plain.missing_hooks() == ""
     (ann.record.tree / ".husky" / "_").mkdir(parents=True)
     assert with_hooks.missing_hooks() == ""
+
+
+PLAIN_FILTER, NEW_FILTER = "tr a-z A-Z\n", "touch {marker}; tr a-z A-Z\n"
+
+
+@pytest.fixture
+def filtered(checkout) -> RepositoryGit:
+    """A repository whose trusted filter is a script of the project: it writes `z.y` in capitals."""
+    write_files(checkout, {".gitattributes": "*.y filter=x\n", "tools/smudge.sh": PLAIN_FILTER, "z.y": "zero\n"})
+    commit(checkout, "filter")
+    git(checkout, "config", "filter.x.smudge", "sh tools/smudge.sh")
+    git(checkout, "config", "filter.x.clean", "tr A-Z a-z")
+    return RepositoryGit.open(checkout, frozenset(git_entries(checkout)))
+
+
+def add_team_work(checkout, script: str) -> str:
+    """Put a commit with this filter, a new `z.y` and the filtered file `new/a.y` onto the team's branch."""
+    git(checkout, "checkout", "-q", "-b", "work")
+    files = {"tools/smudge.sh": script, "z.y": "one\n", "new/a.y": "new\n"}
+    write_files(checkout, files)
+    tip = commit(checkout, "team work")
+    git(checkout, "update-ref", "refs/heads/teamwright/demo/integration", tip)
+    git(checkout, "-c", "filter.x.smudge=", "checkout", "-q", "main")
+    (checkout / "z.y").write_text("ZERO\n")
+    return tip
+
+
+@pytest.mark.parametrize("is_changed", [True, False])
+@pytest.mark.parametrize("command", ["merge", "conflict", "reset", "fast-forward", "check", "rebase"])
+async def test_no_command_that_brings_other_files_runs_the_new_script_of_a_filter(
+    checkout, root, tmp_path, filtered, command, is_changed
+):
+    marker = tmp_path / "ran"
+    record = create_worktree(filtered, root, Owner("demo", "ann", "s")).record
+    own = {"merge": {"own.txt": "own\n"}, "conflict": {"own.txt": "own\n", "z.y": "TWO\n"}, "rebase": {"b.y": "B\n"}}
+    if command in own:
+        write_files(record.tree, own[command])
+        commit(record.tree, "own")
+    tip = add_team_work(checkout, NEW_FILTER.format(marker=marker) if is_changed else PLAIN_FILTER)
+    before = git(record.tree, "rev-parse", "HEAD"), git(checkout, "rev-parse", "main")
+    marker.unlink(missing_ok=True)
+    place = record.tree
+
+    def run() -> None:
+        nonlocal place
+        if command == "fast-forward":
+            place = checkout
+            fast_forward(filtered, "main", tip)
+        elif command in {"check", "rebase"}:
+            queue = queue_of(filtered, root, MergeStrategy.REBASE)
+            place = queue.worktree.tree
+            entry = IntegrationEntry("1", "work", tip, before[1], "bob", "demo", "", 1)
+            old = before[0] if command == "rebase" else before[1]
+            merged = BranchMerge(filtered, queue.worktree, MergeStrategy.REBASE).make(entry, old)
+            assert isinstance(merged, str)
+            queue.worktree.check_out(merged)
+        else:
+            merge_commit(filtered, record, tip, "work")
+
+    if is_changed:
+        with pytest.raises(CannotStart) as caught:
+            run()
+        assert caught.value.slug == "untrusted"
+        assert (git(record.tree, "rev-parse", "HEAD"), git(checkout, "rev-parse", "main")) == before
+        assert (record.tree / "z.y").read_text() == own.get(command, {}).get("z.y", "ZERO\n")
+        assert git(record.tree, "status", "--porcelain") == "" and not (record.tree / "new").exists()
+    else:
+        run()
+        assert (place / "new" / "a.y").read_text() == "NEW\n"
+        if command != "conflict":
+            assert (place / "z.y").read_text() == "ONE\n" and git(place, "status", "--porcelain") == ""
+    assert not marker.exists()

@@ -44,7 +44,7 @@ _KNOWN_FILTER = re.compile(r'"?git-[\w.-]+"?(?: +(?:--?(?:[\w.-]+(?:=[\w.-]+)?)?
 """A filter of a program that extends git, such as git-lfs, git-crypt and git-annex, as their own setup writes it."""
 
 _KNOWN_DRIVERS = frozenset({"true", "false"})
-_TEXT_MERGE = "git merge-file --marker-size=%L %A %O %B"
+TEXT_MERGE = "git merge-file --marker-size=%L %A %O %B"
 """The merge of text that git makes without a driver."""
 
 _OFF = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
@@ -216,7 +216,7 @@ def _switches_against(key: str, setting: GitSetting) -> dict[str, str]:
             fine = not setting.value or _KNOWN_FILTER.fullmatch(setting.value)
             return {} if fine else {key: "", f"{begin}.required": "false"}
         case "merge.*.driver":
-            return {} if setting.value in _KNOWN_DRIVERS else {key: _TEXT_MERGE}
+            return {} if setting.value in _KNOWN_DRIVERS else {key: TEXT_MERGE}
         case "hook.*.command":
             return {f"{begin}.enabled": "false", f"{begin}.event": ""}
         case "remote.*.uploadpack":

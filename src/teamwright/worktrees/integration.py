@@ -77,21 +77,34 @@ class IntegrationWorktree(Struct, frozen=True):
         """The file that says that setup ran in it; beside it, so that no checkout removes the mark."""
         return self.tree.with_name(f"{self.tree.name}.set-up")
 
-    def check_out(self, commit: str) -> None:
+    def check_out(self, commit: str, *, filtered: bool = True) -> None:
         """Check out a commit, without the files of an earlier one, in a new worktree if there is none.
 
-        What a kill left in it is removed with it. Raises WorktreeRefused, CannotStart.
+        What a kill left in it is removed with it. `filtered`: git's filters run on its files, if their scripts are as
+        they were trusted. Raises WorktreeRefused, CannotStart.
         """
-        if self.exists:
-            try:
-                self.git.read("checkout", "--quiet", "--force", "--detach", commit, cwd=self.tree)
+        if not self._move(commit):
+            self._remove_rest()
+            args = ("worktree", "add", "--quiet", "--force", "--force", "--detach", str(self.tree), commit)
+            done = self.git.call(*args, programs_off=True)
+            if not done.ok:
+                raise git_error(args, done, self.git.tree)
+        if filtered:
+            self.git.filter_files(self.tree)
+
+    def _move(self, commit: str) -> bool:
+        """Check out a commit in the worktree that is there. Returns False, and removes it, when git cannot."""
+        if not self.exists:
+            return False
+        args = ("checkout", "--quiet", "--force", "--detach", commit)
+        try:
+            if self.git.call(*args, cwd=self.tree, programs_off=True).ok:
                 self.git.read("clean", "-ffdq", cwd=self.tree)
-            except (WorktreeRefused, CannotStart):  # CannotStart: git's own directory of the worktree is gone
-                self.remove()
-            else:
-                return
-        self._remove_rest()
-        self.git.read("worktree", "add", "--quiet", "--force", "--force", "--detach", str(self.tree), commit)
+                return True
+        except (WorktreeRefused, CannotStart):  # CannotStart: git's own directory of the worktree is gone
+            pass
+        self.remove()
+        return False
 
     def remove(self) -> None:
         """Remove it; it never has work. Raises WorktreeRefused."""
@@ -211,7 +224,7 @@ class BranchMerge(Struct, frozen=True):
                 for side in (ours, theirs)
             )
         if _git_version(self.git) < MERGE_TREE_VERSION:
-            self.worktree.check_out(ours)
+            self.worktree.check_out(ours, filtered=False)
             args = ("merge", "--quiet", "--no-commit", "--no-ff", theirs)
             paths = self._run_in_worktree(args)
             return MergeConflict(paths) if paths else self.git.read("write-tree", cwd=self.worktree.tree)
@@ -222,7 +235,7 @@ class BranchMerge(Struct, frozen=True):
         return _read_conflict(done.output) if done.exit_code else done.output.partition("\0")[0]
 
     def _rebase(self, entry: IntegrationEntry, old: str, integrated: str) -> str | MergeConflict:
-        self.worktree.check_out(entry.tip)
+        self.worktree.check_out(entry.tip, filtered=False)
         self.git.call("rebase", "--quit", cwd=self.worktree.tree)  # one that a kill interrupted
         conflict = self._run_in_worktree(("rebase", "--quiet", "--onto", old, integrated or old))
         return MergeConflict(conflict) if conflict else self.git.read("rev-parse", "HEAD", cwd=self.worktree.tree)
@@ -230,11 +243,11 @@ class BranchMerge(Struct, frozen=True):
     def _run_in_worktree(self, args: tuple[str, ...]) -> tuple[str, ...]:
         """Run a merge or rebase there, and return the paths in conflict, after which it is undone."""
         tree = self.worktree.tree
-        done = self.git.call(*args, cwd=tree, identity=True)
+        done = self.git.call(*args, cwd=tree, identity=True, programs_off=True)
         if done.ok:
             return ()
         paths = tuple(dict.fromkeys(_real_name(tree, path) for path in conflicting_paths(self.git, tree)))
-        self.git.call(args[0], "--abort", cwd=tree)
+        self.git.call(args[0], "--abort", cwd=tree, programs_off=True)
         if not paths:
             raise git_error(args, done, tree)
         return paths
@@ -531,5 +544,8 @@ def fast_forward(git: RepositoryGit, branch: str, target: str) -> str:
             do=["git commit or git stash them first"],
             note="nothing was changed",
         )
-    git.read("merge", "--ff-only", "--quiet", goal)
+    args = ("merge", "--ff-only", "--quiet", goal)
+    done = git.change_files(*args)
+    if not done.ok:
+        raise git_error(args, done, git.tree)
     return goal

@@ -140,10 +140,13 @@ def merge_commit(git: RepositoryGit, record: WorktreeRecord, commit: str, name: 
     is_newest = commit == git.commit_of(f"refs/heads/{record.integration_branch}")
     if is_newest and any(git.contains(head, one) for one in integrated_commits(git, record)):
         # All its commits are integrated, perhaps squashed or rebased: the originals have a ref.
-        git.read("reset", "--keep", "--quiet", commit, cwd=record.tree)
+        reset = ("reset", "--keep", "--quiet", commit)
+        done = git.change_files(*reset, cwd=record.tree)
+        if not done.ok:
+            raise git_error(reset, done, record.tree)
         return ()
     args = ("merge", "--quiet", "--no-edit", "-m", f"Merge {name} into {record.branch}", commit)
-    done = git.call(*args, cwd=record.tree, identity=True)
+    done = git.change_files(*args, cwd=record.tree, identity=True)
     if done.ok:
         return ()
     paths = conflicting_paths(git, record.tree)

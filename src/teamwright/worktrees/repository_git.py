@@ -8,13 +8,16 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.git.configuration import FILES_OF, GitEntry
 from teamwright.git.git_calls import NO_ENTRIES, NOT_CALLED, GitCallOptions, GitResult, run_git
+from teamwright.git.git_entries import git_entries
+from teamwright.git.git_settings import TEXT_MERGE
 from teamwright.git.repository import common_dir, discover
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
 
@@ -92,26 +95,48 @@ class RepositoryGit(Struct, frozen=True):
 
     @property
     def project_filters(self) -> tuple[str, ...]:
-        """The trusted filters that run files of the work tree, such as `filter.y`. Another commit has other files."""
-        names = (entry.name.removeprefix(FILES_OF) for entry in self.trusted if entry.name.startswith(FILES_OF))
-        return tuple(sorted({name.rpartition(".")[0] for name in names if name.startswith("filter.")}))
+        """The trusted filters, such as `filter.y`. They may run files of the work tree: another commit has others.
+
+        A filter whose script did not exist when it was trusted counts too.
+        """
+        names = {entry.name.removeprefix(FILES_OF).rpartition(".")[0] for entry in self.trusted}
+        return tuple(sorted(name for name in names if name.lower().startswith("filter.")))
+
+    @property
+    def _project_drivers(self) -> tuple[str, ...]:
+        """The trusted merge drivers that run files of the work tree, such as `merge.y.driver`."""
+        names = {entry.name.removeprefix(FILES_OF) for entry in self.trusted if entry.name.startswith(FILES_OF)}
+        return tuple(sorted(name for name in names if name.lower().startswith("merge.")))
 
     def call(
-        self, *args: str, cwd: Path | None = None, text: str = "", identity: bool = False, filters_off: bool = False
+        self,
+        *args: str,
+        cwd: Path | None = None,
+        text: str = "",
+        identity: bool = False,
+        filters_off: bool = False,
+        programs_off: bool = False,
     ) -> GitResult:
         """Run `git ARGS`, with an exact output, and return its result. A held lock of git is waited for.
 
-        `filters_off`: no file of the work tree runs as a filter. `identity`: the command makes a commit; a person
-        without a configured name gets Teamwright's. Raises CannotStart when git cannot be run at all.
+        `filters_off`: no file that the command writes passes a filter. `programs_off`: files are not filtered when git
+        reads them either, and are merged as text; for commands that go through several commits. `identity`: the
+        command makes a commit; a person without a configured name gets Teamwright's. Raises CannotStart when git cannot
+        be run at all.
         """
         where = self.tree if cwd is None else cwd
         variables: Mapping[str, str] = self.identity_variables(where) if identity else {}
-        off = tuple(
-            part
-            for name in (self.project_filters if filters_off else ())
-            for setting in ("smudge=", "process=", "required=false")
-            for part in ("-c", f"{name}.{setting}")
-        )
+        changed: dict[str, str] = {}
+        for name in self.project_filters if filters_off or programs_off else ():
+            changed |= {f"{name}.smudge": "", f"{name}.required": "false"}
+            # An empty `process` would disable `clean` too: then git takes files that it has to compare for changed.
+            if programs_off or any(entry.name.lower() == f"{name}.process".lower() for entry in self.trusted):
+                changed |= {f"{name}.process": ""}
+            if programs_off:
+                changed |= {f"{name}.clean": ""}
+        if programs_off:
+            changed |= dict.fromkeys(self._project_drivers, TEXT_MERGE)
+        off = tuple(part for name, value in changed.items() for part in ("-c", f"{name}={value}"))
         terms = GitCallOptions(self.trusted, (*_NO_SIGNING, *off), variables, text, exact=True)
         done = GitResult(128, "", "")
         for number in range(TRIES):
@@ -130,15 +155,56 @@ class RepositoryGit(Struct, frozen=True):
             raise git_error(args, done, self.tree if cwd is None else cwd)
         return done.output.rstrip("\n")
 
-    def filter_files(self, tree: Path) -> None:
-        """Run the filters that were off for the first checkout of a worktree, on the files that have them.
+    def change_files(self, *args: str, cwd: Path | None = None, identity: bool = False) -> GitResult:
+        """Run a command that moves a work tree without changes to other commits, and return its result.
+
+        Filters run after it, so that those whose scripts it changed do not run. Such a change is undone. Raises
+        CannotStart (`untrusted`) for it.
+        """
+        if not self.project_filters:
+            return self.call(*args, cwd=cwd, identity=identity)
+        tree = self.tree if cwd is None else cwd
+        before = self.commit_of("HEAD", tree)
+        self.read("reset", "--quiet", "--mixed", cwd=tree)  # compares files while the filters are on
+        done = self.call(*args, cwd=tree, identity=identity, filters_off=True)
+        scripts = [entry for entry in git_entries(tree) if entry.name.startswith(FILES_OF)]
+        new = [entry for entry in scripts if entry not in self.trusted]
+        unfiltered = replace(self, trusted=self.trusted | frozenset(new))  # its calls run none of them
+        # Files with conflict markers stay as they are, unless the command is undone.
+        names = (
+            "diff-index",
+            "--cached",
+            "--name-only",
+            "--no-renames",
+            f"--diff-filter={'' if new else 'u'}",
+            "-z",
+            before,
+        )
+        changed = _split(unfiltered.call(*names, cwd=tree, programs_off=True).output)
+        if new:
+            undo = unfiltered.call("reset", "--merge", "--quiet", before, cwd=tree, filters_off=True)
+            if not undo.ok:
+                raise git_error(("reset",), undo, tree)
+        self.filter_files(tree, changed)
+        if new:
+            name, file = new[0].name.removeprefix(FILES_OF), new[0].file
+            raise CannotStart(
+                "untrusted",
+                f"git {args[0]} would change what a program of git runs: the files of {name} ({file})",
+                do=["look at the new files, run git merge yourself, then teamwright trust"],
+                note="nothing was changed",
+            )
+        return done
+
+    def filter_files(self, tree: Path, changed: Collection[str] | None = None) -> None:
+        """Run the filters that were off for a checkout, on these files or all files that have them.
 
         Its scripts are there now, so the calls compare them with what was trusted. Raises CannotStart (`untrusted`).
         """
         for name in self.project_filters:
-            pattern = f":(attr:filter={name.removeprefix('filter.')})"
-            listed = [path for path in self.read("ls-files", "-z", pattern, cwd=tree).split("\0") if path]
-            found = [path for path in listed if (tree / path).is_file()]
+            pattern = f":(attr:filter={name[len('filter.') :]})"
+            listed = _split(self.read("ls-files", "-z", pattern, cwd=tree))
+            found = [path for path in listed if (changed is None or path in changed) and (tree / path).is_file()]
             for path in found:
                 (tree / path).unlink()  # git writes no file again that it takes for unchanged
             if found:
@@ -169,6 +235,10 @@ class RepositoryGit(Struct, frozen=True):
         terms = GitCallOptions(self.trusted, ("-c", "user.useConfigOnly=true"))
         done = run_git(cwd, "var", "GIT_COMMITTER_IDENT", terms=terms)
         return {} if done.ok else _IDENTITY
+
+
+def _split(output: str) -> list[str]:
+    return [part for part in output.split("\0") if part]
 
 
 def git_error(args: tuple[str, ...], done: GitResult, cwd: Path) -> WorktreeRefused | CannotStart:

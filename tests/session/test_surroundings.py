@@ -313,6 +313,38 @@ async def test_a_variable_of_a_trusted_repository_leads_no_program_outside_the_s
     assert (project.directory / "seen").read_text() == "::yes\n" and project.found == []
 
 
+async def test_a_variable_of_a_trusted_repository_names_no_program_of_a_persons_own_agent_definition(project):
+    project.plant("own", "theirs")
+    settings = {"env": {"OWN": str(project.binaries / "own"), "THEIRS": str(project.binaries / "theirs")}}
+    (project.root / ".claude" / "agents").mkdir(parents=True)
+    (project.root / ".claude" / "settings.json").write_text(json.dumps(settings))
+    servers = json.dumps({"theirs": {"command": "${THEIRS}"}})
+    (project.root / ".claude" / "agents" / "theirs.md").write_text(
+        f"---\nname: theirs\ndescription: x\nmcpServers: {servers}\n---\nWork.\n"
+    )
+    mine = {"description": "x", "prompt": "Work.", "mcpServers": {"own": {"command": "${OWN:-cat}"}}}
+    calls = [Call("Agent", {"subagent_type": kind, "description": "w", "prompt": "hi"}) for kind in ("mine", "theirs")]
+    script = [calls[0], "Done.", calls[1], "Done."]
+    await project.run(*script, agents={"mine": mine}, trust=True, permission_mode="bypassPermissions")
+    assert project.found == ["theirs"]
+
+
+@pytest.mark.finding("3P4")
+async def test_a_server_that_an_agent_definition_of_the_repository_brings_runs_in_the_sandbox(project):
+    text = f"#!/bin/sh\necho ran > {project.root}/inside\necho ran > {project.marks}/outside\n"
+    (project.binaries / "theirs").write_text(text)
+    (project.binaries / "theirs").chmod(0o755)
+    (project.root / ".claude" / "agents").mkdir(parents=True)
+    servers = json.dumps({"theirs": {"command": str(project.binaries / "theirs")}})
+    (project.root / ".claude" / "agents" / "theirs.md").write_text(
+        f"---\nname: theirs\ndescription: x\nmcpServers: {servers}\n---\nWork.\n"
+    )
+    call = Call("Agent", {"subagent_type": "theirs", "description": "w", "prompt": "hi"})
+    await project.run(call, "Done.", trust=True, permission_mode="bypassPermissions", sandbox="auto")
+    assert (project.root / "inside").exists()
+    assert project.found == ([] if find_implementation().name != "none" else ["outside"])
+
+
 @pytest.mark.finding("3P2")
 def test_a_member_process_starts_without_variables_that_add_code_and_gives_them_to_its_commands(project, monkeypatch):
     monkeypatch.chdir(project.root)

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, field
@@ -43,15 +43,15 @@ CALL = "McpCall"
 class SessionMcpServers(Struct):
     """The servers of one session. `make_pool` creates their pool when the first one is needed.
 
-    `read` returns the configured servers, and lines about those left out. `source` describes agent definitions, which
-    name further servers.
+    `read` returns the configured servers, and lines about those left out. `source` returns the rules for reading the
+    servers of an agent type.
     """
 
     settings: McpSettings
     directory: Path
     make_pool: Callable[[SessionMcpServers], McpServerPool]
     read: Callable[[], tuple[list[ServerConfig], list[str]]]
-    source: Callable[[], ConfigSource]
+    source: Callable[[AgentType], ConfigSource]
     warn: Callable[[str], None]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     configs: Sequence[ServerConfig] = ()
@@ -126,9 +126,11 @@ class SessionMcpServers(Struct):
         from teamwright.mcp.server_config import parse_servers
 
         servers = {server.config.key: server for server in self.servers.shared}
-        own_entries = kind.mcp_servers if kind is not None else dict[str, Any]()
-        configs, problems = parse_servers({name: entry for name, entry in own_entries.items() if entry}, self.source())
-        for name, entry in own_entries.items():
+        if kind is None or not kind.mcp_servers:
+            return [self._in_place(server, place) for server in servers.values()]
+        defined = {name: entry for name, entry in kind.mcp_servers.items() if entry}
+        configs, problems = parse_servers(defined, self.source(kind))
+        for name, entry in kind.mcp_servers.items():
             if not entry and self.servers.find(name) is None:
                 problems.append(f"an agent's definition names the MCP server {name!r}: there is none")
         for line in problems:

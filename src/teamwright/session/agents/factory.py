@@ -410,7 +410,7 @@ _CALLERS = NOT_FOR_SUBAGENTS | {"Agent"}
 
 
 def fork_definition(kind: AgentType, parent: Inheritance) -> AgentType:
-    """Return the agent type of a fork: the caller's tool restrictions and hooks."""
+    """Return the agent type of a fork: the caller's tool restrictions, servers and hooks, and their origin."""
     definition = parent.definition
     if definition is None:
         return kind
@@ -422,6 +422,8 @@ def fork_definition(kind: AgentType, parent: Inheritance) -> AgentType:
         read_only=definition.read_only,
         sandbox=definition.sandbox,
         mcp_servers=definition.mcp_servers,
+        source=definition.source,
+        file=definition.file,
         hooks=hooks,
     )
 

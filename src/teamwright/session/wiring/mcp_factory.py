@@ -5,12 +5,14 @@ Depends on settings, trust and the log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.config.mcp_settings import PROJECT_DIRECTORY, configured_servers
-from teamwright.config.plugins import plugin_variables
+from teamwright.agent.agent_type import AgentType
+from teamwright.config.agent_types import PLUGIN
+from teamwright.config.mcp_settings import PROJECT_DIRECTORY, configured_servers, reading_of
+from teamwright.config.plugins import Plugin, plugin_variables
+from teamwright.config.project_runs import is_of_repository
 from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_servers
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from teamwright.mcp.servers import McpServerPool
     from teamwright.session.wiring.hooks_factory import FindFactory
 
+_IN_DEFINITION = "an agent definition"
+
 
 def make_mcp_servers(
     context: SessionContext, log: EventLog, bash: BashSettings, agent_factory: FindFactory
@@ -33,7 +37,6 @@ def make_mcp_servers(
     """
     settings, root = context.settings, context.trust.root
     seen = remove_variables(bash.hidden, context.env)
-    variables, withheld = _variables(context, seen)
 
     def warn(text: str) -> None:
         log.emit(Notice(member=LEAD, text=text, level="warning"))
@@ -45,8 +48,8 @@ def make_mcp_servers(
 
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
 
-    def source() -> ConfigSource:
-        return ConfigSource("an agent definition", agent_factory().work_directory, variables, withheld)
+    def source(kind: AgentType) -> ConfigSource:
+        return _source_of(kind, context, bash, agent_factory().work_directory)
 
     def read() -> tuple[list[ServerConfig], list[str]]:
         return servers_of(context, bash, agent_factory().work_directory)
@@ -61,24 +64,40 @@ def servers_of(context: SessionContext, bash: BashSettings, cwd: Path) -> tuple[
     `cwd` is the directory in which the session's agents work.
     """
     settings, options = context.settings, context.options
-    _, withheld = _variables(context, remove_variables(bash.hidden, context.env))
+    withheld = _withheld(context, bash)
     mcp_settings = settings.mcp if not options.strict_mcp_config else type(settings.mcp)()
     persons = {**context.env, **settings.person_env}
     configs, warnings = configured_servers(
         mcp_settings, options.mcp_config, cwd, persons, withheld, of_repository=settings.env
     )
     for plugin in () if options.strict_mcp_config else context.places.plugins:
-        # A plugin belongs to another author: it gets no credential, and its names are under its own prefix.
-        project = dict.fromkeys(PROJECT_DIRECTORY, str(context.trust.root))
-        own = {**persons, **project, **plugin_variables(plugin, context.home)}
-        reading = ConfigSource(f"plugin {plugin.name}", cwd, own, withheld, is_confined=True)
         entries = {f"plugin_{plugin.name}_{name}": entry for name, entry in plugin.servers.items()}
-        parsed_servers, problems = parse_servers(entries, reading)
+        parsed_servers, problems = parse_servers(entries, _plugin_source(plugin, context, bash, cwd))
         configs += parsed_servers
         warnings += problems
     return configs, warnings
 
 
-def _variables(context: SessionContext, seen: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
-    """Return the variables that configurations may use, and those that a repository's entries do not get."""
-    return {**context.env, **context.settings.env}, frozenset(context.env) - frozenset(seen)
+def _source_of(kind: AgentType, context: SessionContext, bash: BashSettings, cwd: Path) -> ConfigSource:
+    """Return the rules for reading the servers of an agent definition: as for a server of the repository, of a plugin
+    or of the person, whichever the definition belongs to.
+    """
+    settings, root, withheld = context.settings, context.trust.root, _withheld(context, bash)
+    plugin = next((one for one in context.places.plugins if kind.source == f"{PLUGIN} {one.name}"), None)
+    if plugin is not None:
+        return _plugin_source(plugin, context, bash, cwd)
+    if is_of_repository(root, kind.file):
+        return reading_of(_IN_DEFINITION, root, cwd, {**context.env, **settings.env}, withheld)
+    return ConfigSource(_IN_DEFINITION, cwd, {**context.env, **settings.person_env}, withheld)
+
+
+def _plugin_source(plugin: Plugin, context: SessionContext, bash: BashSettings, cwd: Path) -> ConfigSource:
+    """Return the rules for reading a plugin's servers. It belongs to another author, and gets no credential."""
+    project = dict.fromkeys(PROJECT_DIRECTORY, str(context.trust.root))
+    own = {**context.env, **context.settings.person_env, **project, **plugin_variables(plugin, context.home)}
+    return ConfigSource(f"{PLUGIN} {plugin.name}", cwd, own, _withheld(context, bash), is_confined=True)
+
+
+def _withheld(context: SessionContext, bash: BashSettings) -> frozenset[str]:
+    """Return the variables that the entries of others do not get."""
+    return frozenset(context.env) - frozenset(remove_variables(bash.hidden, context.env))

@@ -368,7 +368,8 @@ def _tree_digest(path: Path) -> str:
 
 
 def _git_entry(root: Path, found: GitEntry) -> TrustEntry:
-    summary = f"git could run a program, or read other files: {_plain(found.name)}"
+    what = " = ".join(part for part in (found.name, " ".join(found.shown.split())) if part)
+    summary = f"git could run a program, or read other files: {_plain(what)}"
     runs = RunFiles(trees=frozenset(git_files(root, found.name)))
     return TrustEntry("git", found.name, _relative(found.file, root), found.digest, "used", summary, runs=runs)
 

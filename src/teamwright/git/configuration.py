@@ -29,6 +29,9 @@ _MAX_DEPTH = 10
 _SECTION = re.compile(rb'\[([A-Za-z][A-Za-z0-9-]*)(?: "([^"\\\x00-\x1f\x7f]*)")?\][ \t]*')
 _LINE = re.compile(rb"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*([^\\\x00-\x08\x0a-\x1f\x7f]*))?")
 _BLANK = re.compile(rb"[ \t]*(?:[#;][^\x00-\x08\x0b-\x1f\x7f]*)?")
+_CONTINUED = re.compile(rb"(?<!\\)(?:\\\\)*\\\r?\Z")
+"""The end of a line whose value goes on in the next one: an odd number of backslashes."""
+
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9._/@+-]*")
 _OFF = frozenset({"false", "no", "off", "0", ""})
 
@@ -117,17 +120,31 @@ _RUNS_OUTSIDE_READING = frozenset({"core.sshcommand", "credential.helper", "cred
 """Keys that name a program, although no reading command runs it."""
 
 
+UNCLEAR = "a line that is not understood"
+
 FILES_OF = "files of "
 """The beginning of the name of an entry for the files of the work tree that a setting makes git run."""
 
 
-class GitEntry(Struct, frozen=True):
+class GitEntry(Struct, frozen=True, eq=False):
     """A risk: it could make git run a program, or read another repository. File, description, and digest of its
-    content."""
+    content. Two entries with these are equal.
+    """
 
     file: Path
     name: str
     digest: str
+    shown: str = ""
+    """The command, value or place, whole, for the person who decides about it."""
+
+    def _identity(self) -> tuple[Path, str, str]:
+        return self.file, self.name, self.digest
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GitEntry) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
 
 
 class ConfigLine(Struct, frozen=True):
@@ -183,15 +200,20 @@ def config_entries(path: Path, git_dir: Path, tree: Path, seen: SeenFiles, depth
         yield GitEntry(path, "a configuration that cannot be read", unreadable_digest())
         return
     found: dict[str, list[bytes]] = {}
+    unclear: list[bytes] = []
     for line, _, raw in _lines(content):
         if line is None:
-            found["a line that is not understood"] = [content]
+            unclear.append(raw)
         elif _is_include(line) and (target := _included_path(path, line)) is not None and depth < _MAX_DEPTH:
             yield from config_entries(target, git_dir, tree, seen, depth + 1)
         elif not (_is_harmless(line) or _names_own_tree(line, git_dir, tree) or _is_ignored(line, path, git_dir)):
             found.setdefault(line.name, []).append(raw)
+    shown = {name: [raw.partition(b"=")[2].strip() for raw in lines] for name, lines in found.items()}
+    if unclear:
+        found[UNCLEAR], shown[UNCLEAR] = [content], unclear
     for name, lines in found.items():
-        yield GitEntry(path, name, text_digest(name.encode(), *lines))
+        text = b"\n".join(shown[name]).decode(errors="replace")
+        yield GitEntry(path, name, text_digest(name.encode(), *lines), text)
         # Their own entry: a worktree without these files runs nothing, and needs no other trust than the checkout.
         if files := [file for file in _named_files(lines, tree, seen) if _holds_files(file)]:
             yield GitEntry(path, f"{FILES_OF}{name}", text_digest(name.encode(), files_digest(files, tree)))
@@ -311,18 +333,21 @@ def unreadable_digest() -> str:
 def _lines(content: bytes) -> Iterator[tuple[ConfigLine | None, str, bytes]]:
     """Yield every line that is not blank, with the title of its section and its text.
 
-    The first part is None for a line that git may read differently, and for all lines of a section with such a head.
+    The first part is None for a line that git may read differently, for all lines of a section with such a head, and
+    for the continuation of a line, which may look like a comment.
     """
     section = section_title = ""
+    is_continued = False
     for raw in content.split(b"\n"):
-        if _BLANK.fullmatch(raw):
+        if not is_continued and _BLANK.fullmatch(raw):
             continue
-        if (head := _SECTION.fullmatch(raw)) is not None:
+        if not is_continued and (head := _SECTION.fullmatch(raw)) is not None:
             section, section_title = _section_names(head)
-        elif (line := _LINE.fullmatch(raw)) is not None and section:
+        elif not is_continued and section and (line := _LINE.fullmatch(raw)) is not None:
             yield _config_line(section, section_title, line), section_title, raw
         else:
             yield None, section_title, raw
+            is_continued = _CONTINUED.search(raw) is not None
             section = "" if raw.lstrip().startswith(b"[") else section
 
 

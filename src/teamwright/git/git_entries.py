@@ -265,8 +265,9 @@ def _object_entries(objects: Path, files: SeenFiles) -> Iterator[GitEntry]:
         yield GitEntry(objects, "objects that cannot be read", unreadable_digest())
     links = [path for path in (objects, *(objects / name for name in names or ())) if os.path.islink(path)]
     if links:
-        places = (os.fsencode(os.path.realpath(path)) for path in links)
-        yield GitEntry(objects, "another repository's objects", text_digest(*places))
+        places = [os.path.realpath(path) for path in links]
+        digest = text_digest(*map(os.fsencode, places))
+        yield GitEntry(objects, "another repository's objects", digest, "; ".join(places))
     if os.path.lexists(alternates):
         yield GitEntry(alternates, "another repository's objects", _file_digest(alternates))
 
@@ -279,7 +280,7 @@ def _link_entries(place: Path, inside: tuple[Path, ...], files: SeenFiles) -> It
         path = place / name
         real = Path(os.path.realpath(path))
         if os.path.islink(path) and not any(real.is_relative_to(one) for one in inside):
-            yield GitEntry(path, "a file elsewhere", text_digest(os.fsencode(real)))
+            yield GitEntry(path, "a file elsewhere", text_digest(os.fsencode(real)), str(real))
 
 
 def _may_be_directory(path: Path) -> bool:

@@ -248,7 +248,7 @@ def person_entries(start: Path, env: Mapping[str, str], directories: Iterable[st
         paths = _code_of(setting, found.tree, tops) if setting.is_persons else None
         if paths is not None:
             digest = text_digest(setting.value.encode(errors="surrogateescape"), files_digest(paths, found.tree))
-            entries.append(GitEntry(Path(setting.origin or "/"), setting.key, digest))
+            entries.append(GitEntry(Path(setting.origin or "/"), setting.key, digest, setting.value))
     return tuple(entries)
 
 

@@ -1,20 +1,8 @@
-"""Assets: the files and entries that a run reads, with their location, state and the reason of the state.
+"""Assets: the files and entries that a run reads, with the place and the state of each, and the reason of the state.
 
-The subject of an asset check is a directory with its settings and saved trust, and the additions of flags. Only a
-damaged trust file raises an error; a fault in another file becomes an asset. Also parses locations in the project's own
-messages.
-[views/assets]
-
-Assets of settings: each settings file, each value without effect, each hook and each MCP server.
-
-Depends on the notes of the settings merge. The variables of a server are looked up; no server is started.
-[views/settings_assets]
-
-Assets of skills, commands and plugins, files in their directories that are not read, and the contents of one plugin.
-
-Depends on the directories that a run searches. An untrusted entry of a repository is not opened. Each file that is not
-read is listed. Of a plugin, a person sees first what it allows and runs.
-[views/plugin_assets]
+A check looks at a directory with its settings, its saved trust and the additions of flags. It starts no server and
+opens no untrusted entry of the repository. A damaged trust file, or settings file of a flag, raises an error; a fault
+in another file becomes an asset.
 """
 
 from __future__ import annotations
@@ -48,25 +36,25 @@ from teamwright.storage.files import read_plain
 from teamwright.storage.paths import Home
 from teamwright.tools.shell.bash_settings import remove_variables
 
+SETTINGS = "settings"
+HOOKS_GROUP = "hooks"
+SERVERS_GROUP = "MCP servers"
+PLUGINS = "plugins"
+OTHERS = "other files"
+
 GROUPS = (
     "instructions",
-    "settings",
+    SETTINGS,
     "agents",
     "skills",
     "commands",
-    "hooks",
-    "MCP servers",
+    HOOKS_GROUP,
+    SERVERS_GROUP,
     "team file",
-    "plugins",
-    "other files",
+    PLUGINS,
+    OTHERS,
 )
 """Groups of assets, in the order in which they are shown."""
-
-_PLACED = re.compile(r"(/.+?)(?::(\d+))?: (?:left out: )?(.*)", re.DOTALL)
-_IN_WORDS = re.compile(r"line \d+(?:, column \d+)?: ")
-_LEAST = re.compile(
-    r"not used|left out|leads out|not supported|no effect|goes before|only the first|not a field|is none of"
-)
 
 
 class Asset(Struct, frozen=True):
@@ -80,28 +68,6 @@ class Asset(Struct, frozen=True):
     file: str
     line: int = 0
     why: str = ""
-
-
-def parse_location(text: str, file: str = "") -> tuple[str, int, str]:
-    """Parse a message (`FILE:4: what`, `FILE: left out: what`, `line 4: what`) into file, line and text."""
-    found = _PLACED.fullmatch(text)
-    if found is not None and (not file or found[1] == file):
-        return found[1], int(found[2] or 0) or line_in(found[3]), _IN_WORDS.sub("", found[3])
-    return file, line_in(text), _IN_WORDS.sub("", text)
-
-
-def remark_state(what: str) -> State:
-    """Return the state for a remark about a used asset: `ignored` when a part has no effect, else `used`."""
-    return "ignored" if _LEAST.search(what) else "used"
-
-
-def display_path(path: str | Path, cwd: Path) -> str:
-    """Return a path as shown to people: relative to the directory, below `~`, else absolute."""
-    place = Path(path)
-    if place.is_relative_to(cwd):
-        return str(place.relative_to(cwd))
-    home = os.path.expanduser("~")  # unchanged for a user without a home
-    return f"~/{place.relative_to(home)}" if place.is_relative_to(home) else str(place)
 
 
 class AssetQuery(Struct, frozen=True):
@@ -161,7 +127,7 @@ def load_subject(query: AssetQuery) -> CheckSubject:
     return CheckSubject(query, cwd, trust, compat, survey_settings(query.home, cwd, flags, trust), plugins, bad)
 
 
-SETTINGS, HOOKS_GROUP, SERVERS_GROUP = "settings", "hooks", "MCP servers"
+# ── settings, hooks and servers ────────────────────────────────────────────────────────────────────────────────
 
 _TRUST = "teamwright trust shows it"
 
@@ -176,9 +142,19 @@ def settings_assets(subject: CheckSubject) -> Iterator[Asset]:
         mine = [part for part in parts if part.layer is layer]
         used = sum(part.state == "used" for part in mine)
         waits = not used and any(part.state == "needs trust" for part in mine)
-        yield _file(layer, used, waits=waits)
+        state: State = "needs trust" if waits else "used"
+        why = _TRUST if waits else f"{used} value holds" if used == 1 else f"{used} values hold"
+        yield Asset(SETTINGS, layer.path.name, state, str(layer.path), 0, why)
         yield from _remarks(layer)
-        yield from (_part(part) for part in mine if part.state != "used" and part.key not in (HOOKS, SERVERS))
+        yield from (_part_asset(part) for part in mine if part.state != "used" and part.key not in (HOOKS, SERVERS))
+
+
+def _remarks(layer: SettingsLayer) -> Iterator[Asset]:
+    places = positions_of(layer)
+    twice = {str(at[-1]): line for at, line in places.twice}
+    for remark in layer.remarks:
+        line = twice.get(remark.name) or places.line(*remark.name.split("."))
+        yield Asset(SETTINGS, remark.name, "used" if remark.used else "ignored", str(layer.path), line, remark.what)
 
 
 def hook_assets(subject: CheckSubject) -> Iterator[Asset]:
@@ -189,7 +165,7 @@ def hook_assets(subject: CheckSubject) -> Iterator[Asset]:
             if off and part.state == "used":
                 yield Asset(HOOKS_GROUP, part.name, "ignored", str(part.path), part.line, "disableAllHooks is on")
             else:
-                yield _part(part, HOOKS_GROUP, part.name)
+                yield _part_asset(part, HOOKS_GROUP, part.name)
 
 
 def server_assets(subject: CheckSubject) -> Iterator[Asset]:
@@ -202,7 +178,7 @@ def server_assets(subject: CheckSubject) -> Iterator[Asset]:
         if part.key != SERVERS:
             continue
         seen += part.state == "used"
-        asset = _part(part, SERVERS_GROUP, part.name)
+        asset = _part_asset(part, SERVERS_GROUP, part.name)
         of_repository = part.layer.origin.of_repository
         variables = subject.variables(of_repository=of_repository)
         reading = reading_of("", subject.root, subject.cwd, variables, withheld if of_repository else None)
@@ -219,27 +195,14 @@ def server_assets(subject: CheckSubject) -> Iterator[Asset]:
         yield Asset(SERVERS_GROUP, "servers", "ignored", "", 0, why)
 
 
-def _file(layer: SettingsLayer, used: int, *, waits: bool) -> Asset:
-    why = f"{used} value{'' if used == 1 else 's'} {'holds' if used == 1 else 'hold'}"
-    if waits:
-        return Asset(SETTINGS, layer.path.name, "needs trust", str(layer.path), 0, _TRUST)
-    return Asset(SETTINGS, layer.path.name, "used", str(layer.path), 0, why)
-
-
-def _remarks(layer: SettingsLayer) -> Iterator[Asset]:
-    places = positions_of(layer)
-    twice = {str(at[-1]): line for at, line in places.twice}
-    for remark in layer.remarks:
-        line = twice.get(remark.name) or places.line(*remark.name.split("."))
-        yield Asset(SETTINGS, remark.name, "used" if remark.used else "ignored", str(layer.path), line, remark.what)
-
-
-def _part(part: SettingPart, group: str = SETTINGS, name: str = "") -> Asset:
+def _part_asset(part: SettingPart, group: str = SETTINGS, name: str = "") -> Asset:
     label = name or (f"{part.key} {part.name}" if part.name else part.key)
     return Asset(group, label, part.state, str(part.path), part.line, part.why)
 
 
-_GROUPS = {"skill": "skills", "command": "commands"}
+# ── skills and plugins ─────────────────────────────────────────────────────────────────────────────────────────
+
+_GROUP_OF_KIND = {"skill": "skills", "command": "commands"}
 
 
 def skill_assets(subject: CheckSubject) -> Iterator[Asset]:
@@ -252,11 +215,13 @@ def skill_assets(subject: CheckSubject) -> Iterator[Asset]:
     yield from found_assets(subject, [*own, *theirs], {})
     for entry in subject.trust.entries:
         mine = os.path.realpath(os.path.dirname(subject.root / entry.file)) in known
-        if entry.kind in _GROUPS and not mine and not subject.trust.allows(entry):
+        if entry.kind in _GROUP_OF_KIND and not mine and not subject.trust.allows(entry):
             off = entry.name.lower() in settings.skills_off
             state: State = "ignored" if off else "needs trust"
             file = str(subject.root / entry.file)
-            yield Asset(_GROUPS[entry.kind], entry.name, state, file, 0, "skills.disabled names it" if off else _TRUST)
+            yield Asset(
+                _GROUP_OF_KIND[entry.kind], entry.name, state, file, 0, "skills.disabled names it" if off else _TRUST
+            )
 
 
 def found_assets(
@@ -267,18 +232,20 @@ def found_assets(
         found = find_skills(place)
         skill_problems = {problem for skill in found.definitions for problem in skill.problems}
         for skill in found.definitions:
-            yield from _skill(subject, skill, first)
+            yield from _skill_and_problems(subject, skill, first)
         for path, why in found.skipped:
-            yield Asset(_GROUPS[place.kind], path.name, "ignored", str(path), 0, why)
+            yield Asset(_GROUP_OF_KIND[place.kind], path.name, "ignored", str(path), 0, why)
         for problem in found.problems:
             if problem not in skill_problems:
                 file, line, why = parse_location(problem.removesuffix("; left out"))
                 state: State = "ignored" if "leads out" in why or "only the first" in why else "broken"
-                yield Asset(_GROUPS[place.kind], file.rpartition("/")[2], state, file, line, why)
+                yield Asset(_GROUP_OF_KIND[place.kind], file.rpartition("/")[2], state, file, line, why)
 
 
-def _skill(subject: CheckSubject, skill: SkillDefinition, first: dict[tuple[str, str], str]) -> Iterator[Asset]:
-    group, file, settings = _GROUPS[skill.kind], str(skill.file), subject.survey.settings
+def _skill_and_problems(
+    subject: CheckSubject, skill: SkillDefinition, first: dict[tuple[str, str], str]
+) -> Iterator[Asset]:
+    group, file, settings = _GROUP_OF_KIND[skill.kind], str(skill.file), subject.survey.settings
     key = (skill.kind, skill.name.lower())
     if not settings.skills:
         yield Asset(group, skill.name, "ignored", file, 0, "skills.enabled is off")
@@ -294,37 +261,6 @@ def _skill(subject: CheckSubject, skill: SkillDefinition, first: dict[tuple[str,
     for problem in skill.problems:
         _, line, what = parse_location(problem, file)
         yield Asset(group, skill.name, remark_state(what), file, line, what)
-
-
-PLUGINS, OTHERS = "plugins", "other files"
-
-_READ = frozenset(
-    {
-        "settings.json",
-        "settings.local.json",
-        "agents",
-        "skills",
-        "commands",
-        "hooks",
-        "CLAUDE.md",
-        "rules",
-        "output-styles",
-    }
-)
-"""Files of `.claude` that are read, or run by a file that is read."""
-
-_NOT_READ = {
-    "plugins": "teamwright plugin add adds a plugin here",
-    "keybindings.json": "key bindings are not read",
-    "statusline.sh": "a status line script is not run: the terminal has its own line",
-}
-_OURS = frozenset(
-    {"settings.json", "settings.local.json", "team.toml", "agents", "skills", "commands", "hooks", "output-styles"}
-)
-_MANAGED = (
-    Path("/etc/claude-code/managed-settings.json"),
-    Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
-)
 
 
 def plugin_assets(subject: CheckSubject) -> Iterator[Asset]:
@@ -345,10 +281,10 @@ def _hooks_and_servers(subject: CheckSubject, plugin: Plugin) -> Iterator[Asset]
     off = subject.survey.settings.hooks_off
     for hook in plugin.hooks:
         name, why = f"{hook.event}: {hook.line}", "disableAllHooks is on" if off else ""
-        yield Asset("hooks", name, "ignored" if off else "used", hook.source, 0, why)
+        yield Asset(HOOKS_GROUP, name, "ignored" if off else "used", hook.source, 0, why)
     for text in plugin.warnings:
         file, line, why = parse_location(text)
-        yield Asset("hooks", plugin.name, "ignored", file or str(plugin.path), line, why)
+        yield Asset(HOOKS_GROUP, plugin.name, "ignored", file or str(plugin.path), line, why)
     project = dict.fromkeys(PROJECT_DIRECTORY, str(subject.root))
     variables = {**subject.variables(of_repository=False), **project, **plugin_variables(plugin, subject.query.home)}
     reading = ConfigSource(f"plugin {plugin.name}", subject.cwd, variables, subject.withheld)
@@ -356,38 +292,7 @@ def _hooks_and_servers(subject: CheckSubject, plugin: Plugin) -> Iterator[Asset]
         whole = f"plugin_{plugin.name}_{name}"
         read = parse_entry(whole, entry, reading)
         state: State = "used" if read.config is not None else "broken" if read.is_broken else "ignored"
-        yield Asset("MCP servers", whole, state, str(plugin.path), 0, read.reason or read.warning)
-
-
-def other_assets(subject: CheckSubject) -> Iterator[Asset]:
-    """Yield files of the other product, and of Teamwright, that exist and are not read."""
-    theirs, home = subject.root / ".claude", Path(os.path.expanduser("~/.claude"))
-    if not subject.compat:
-        mine = [subject.root / name for name in ("CLAUDE.md", "CLAUDE.local.md", ".mcp.json")]
-        mine += [base / name for base in dict.fromkeys((theirs, home)) for name in sorted(_READ)]
-        mine += [home / "CLAUDE.md"]
-        yield from _existing(mine, dict.fromkeys((path.name for path in mine), "compat.claude is off"))
-    if os.path.realpath(theirs) != os.path.realpath(home):
-        yield from _existing([theirs / name for name in _names(theirs) if name not in _READ], _NOT_READ)
-    yield from _existing([home / name for name in _NOT_READ if name != "CLAUDE.md"], _NOT_READ)
-    yield from _existing([home.with_suffix(".json")], {".claude.json": "teamwright import takes its MCP servers over"})
-    yield from _existing(_MANAGED, dict.fromkeys((path.name for path in _MANAGED), "managed settings are not read"))
-    ours = subject.root / ".teamwright"
-    if os.path.realpath(ours) != os.path.realpath(subject.query.home.own):
-        yield from _existing([ours / name for name in _names(ours) if name not in _OURS], {})
-
-
-def _existing(paths: Iterable[Path], why: Mapping[str, str]) -> Iterator[Asset]:
-    for path in paths:
-        if os.path.exists(path):  # also without permission to read it
-            yield Asset(OTHERS, path.name, "ignored", str(path), 0, why.get(path.name, "it is not read"))
-
-
-def _names(directory: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:
-        return []
+        yield Asset(SERVERS_GROUP, whole, state, str(plugin.path), 0, read.reason or read.warning)
 
 
 class PluginContents(Struct, frozen=True):
@@ -414,14 +319,14 @@ def plugin_contents(plugin: Plugin, home: Home) -> PluginContents:
                 (allows if "allows: " in does else runs).append(f"{skill.kind} {skill.name}; {does}")
     runs += (f"hook {' '.join(hook.name.split())}" for hook in plugin.hooks)
     runs += (f"mcp server {describe_server(name, entry)}" for name, entry in plugin.servers.items())
-    for name, lines in _agents(plugin, home):
+    for name, lines in _plugin_agents(plugin, home):
         names["agents"].append(name)
         runs += lines
     found_names = {kind: tuple(sorted(found)) for kind, found in names.items() if found}
     return PluginContents((*allows, *runs), found_names, tuple(dict.fromkeys(problems)))
 
 
-def _agents(plugin: Plugin, home: Home) -> Iterator[tuple[str, list[str]]]:
+def _plugin_agents(plugin: Plugin, home: Home) -> Iterator[tuple[str, list[str]]]:
     """Yield the agents of the plugin, each with lines about what it runs."""
     places = definition_sources(home, plugin.path, compat=False, plugins=[plugin])
     for entry in AgentTypes(places).entries():
@@ -431,3 +336,101 @@ def _agents(plugin: Plugin, home: Home) -> Iterator[tuple[str, list[str]]]:
         lines = [f"agent {kind.name}; hook {' '.join(hook.name.split())}" for hook in kind.hooks]
         servers = ((name, server) for name, server in kind.mcp_servers.items() if server)
         yield kind.name, [*lines, *(f"agent {kind.name}; mcp server {describe_server(*one)}" for one in servers)]
+
+
+# ── files that are not read ────────────────────────────────────────────────────────────────────────────────────
+
+_READ = frozenset(
+    {
+        "settings.json",
+        "settings.local.json",
+        "agents",
+        "skills",
+        "commands",
+        "hooks",
+        "CLAUDE.md",
+        "rules",
+        "output-styles",
+    }
+)
+"""Files of `.claude` that are read, or run by a file that is read."""
+
+_NOT_READ = {
+    "plugins": "teamwright plugin add adds a plugin here",
+    "keybindings.json": "key bindings are not read",
+    "statusline.sh": "a status line script is not run: the terminal has its own line",
+}
+
+_OURS = frozenset(
+    {"settings.json", "settings.local.json", "team.toml", "agents", "skills", "commands", "hooks", "output-styles"}
+)
+
+_MANAGED = (
+    Path("/etc/claude-code/managed-settings.json"),
+    Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
+)
+
+
+def other_assets(subject: CheckSubject) -> Iterator[Asset]:
+    """Yield files of the other product, and of Teamwright, that exist and are not read."""
+    theirs, home = subject.root / ".claude", Path(os.path.expanduser("~/.claude"))
+    if not subject.compat:
+        mine = [subject.root / name for name in ("CLAUDE.md", "CLAUDE.local.md", ".mcp.json")]
+        mine += [base / name for base in dict.fromkeys((theirs, home)) for name in sorted(_READ)]
+        mine += [home / "CLAUDE.md"]
+        yield from _unread_files(mine, dict.fromkeys((path.name for path in mine), "compat.claude is off"))
+    if os.path.realpath(theirs) != os.path.realpath(home):
+        yield from _unread_files([theirs / name for name in _file_names(theirs) if name not in _READ], _NOT_READ)
+    yield from _unread_files([home / name for name in _NOT_READ if name != "CLAUDE.md"], _NOT_READ)
+    yield from _unread_files(
+        [home.with_suffix(".json")], {".claude.json": "teamwright import takes its MCP servers over"}
+    )
+    yield from _unread_files(_MANAGED, dict.fromkeys((path.name for path in _MANAGED), "managed settings are not read"))
+    ours = subject.root / ".teamwright"
+    if os.path.realpath(ours) != os.path.realpath(subject.query.home.own):
+        yield from _unread_files([ours / name for name in _file_names(ours) if name not in _OURS], {})
+
+
+def _unread_files(paths: Iterable[Path], why: Mapping[str, str]) -> Iterator[Asset]:
+    for path in paths:
+        if os.path.exists(path):  # also without permission to read it
+            yield Asset(OTHERS, path.name, "ignored", str(path), 0, why.get(path.name, "it is not read"))
+
+
+def _file_names(directory: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+# ── texts ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_PLACED = re.compile(r"(/.+?)(?::(\d+))?: (?:left out: )?(.*)", re.DOTALL)
+_IN_WORDS = re.compile(r"line \d+(?:, column \d+)?: ")
+
+_LEAST = re.compile(
+    r"not used|left out|leads out|not supported|no effect|goes before|only the first|not a field|is none of"
+)
+
+
+def parse_location(text: str, file: str = "") -> tuple[str, int, str]:
+    """Parse a message (`FILE:4: what`, `FILE: left out: what`, `line 4: what`) into file, line and text."""
+    found = _PLACED.fullmatch(text)
+    if found is not None and (not file or found[1] == file):
+        return found[1], int(found[2] or 0) or line_in(found[3]), _IN_WORDS.sub("", found[3])
+    return file, line_in(text), _IN_WORDS.sub("", text)
+
+
+def remark_state(what: str) -> State:
+    """Return the state for a remark about a used asset: `ignored` when a part has no effect, else `used`."""
+    return "ignored" if _LEAST.search(what) else "used"
+
+
+def display_path(path: str | Path, cwd: Path) -> str:
+    """Return a path as shown to people: relative to the directory, below `~`, else absolute."""
+    place = Path(path)
+    if place.is_relative_to(cwd):
+        return str(place.relative_to(cwd))
+    home = os.path.expanduser("~")  # unchanged for a user without a home
+    return f"~/{place.relative_to(home)}" if place.is_relative_to(home) else str(place)

@@ -1,14 +1,8 @@
 """A bug report: versions, `doctor` findings, settings, file sizes, newest events and crash files, in a zip file.
 
-Only the owner may read the file, and it never replaces another. Every text passes the redactor. No transcript, inbox,
-task, output or file of an agent is opened; only their names and sizes are listed. Depends on the places of files.
-[views/bug_report]
-
-Redaction of settings, events and crash files, by lists of allowed keys.
-
-A text without an allowed key is replaced by its length. The remaining texts pass `Redactor.text`, which masks secrets
-and shortens the user's home. Depends on the keys of formats; opens no file.
-[views/bug_report_redaction]
+Only the owner may read the file, and it never replaces another. No transcript, inbox, task, output or file of an agent
+is opened; only names and sizes are listed. A text that no list of allowed keys names is replaced by its length, and
+every text passes the redactor, which masks secrets and shortens the user's home.
 """
 
 from __future__ import annotations
@@ -27,6 +21,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+import teamwright
 from teamwright.config.settings.files import SettingsLayer, SettingsOrigin, read_layer
 from teamwright.config.settings.merge import settings_places
 from teamwright.config.settings.settings import SettingFlags
@@ -38,11 +33,12 @@ from teamwright.storage.event_log import LOG_NAME, newest_log
 from teamwright.storage.paths import Home, make_private
 from teamwright.views.doctor import DoctorSubject, find_problems
 
-LEFT_OUT = (
-    "prompts, answers, tool inputs and outputs, messages, tasks, files, "
-    "the words of errors, keys and tokens, variables, texts of settings"
-)
-"""Content that no bug report has, in words."""
+
+class ReportScope(Struct, frozen=True):
+    """The scope of a bug report. `events` is the number of events of the newest session that it contains."""
+
+    subject: DoctorSubject
+    events: int = 200
 
 
 class ReportPart(Struct, frozen=True):
@@ -56,6 +52,35 @@ class ReportPart(Struct, frozen=True):
     def size(self) -> int:
         """The size in bytes."""
         return len(self.text.encode("utf-8", "replace"))
+
+
+LEFT_OUT = (
+    "prompts, answers, tool inputs and outputs, messages, tasks, files, "
+    "the words of errors, keys and tokens, variables, texts of settings"
+)
+"""Content that no bug report has, in words."""
+
+
+def collect_parts(scope: ReportScope) -> list[ReportPart]:
+    """Return the parts of a bug report, redacted. Raises nothing: an unreadable part is replaced by the reason."""
+    subject = scope.subject
+    layers = list(_settings_layers(subject))
+    raw = [layer.raw for _, layer in layers if isinstance(layer, SettingsLayer)]
+    redactor = Redactor(subject.env, secrets_in(raw))
+    parts = [
+        ReportPart("versions.json", "versions, and the platform", _json(_versions(subject))),
+        ReportPart("doctor.json", "what teamwright doctor finds", _json(_findings(subject))),
+        ReportPart(
+            "settings.json", "settings: numbers, switches, lengths of texts", _json(_settings(layers, redactor))
+        ),
+        ReportPart("files.json", "names and sizes of session files", _json(_file_sizes(subject.home))),
+    ]
+    events = _events(subject.home, subject.cwd, scope.events, redactor)
+    if events:
+        about = f"the last {len(events)} events: who, what, when; no words"
+        parts.append(ReportPart(LOG_NAME, about, "".join(f"{line}\n" for line in events)))
+    parts += _crashes(subject.home, redactor)
+    return [ReportPart(part.name, part.about, redactor.text(part.text)) for part in parts]
 
 
 def report_path(home: Home, path: Path | None) -> Path:
@@ -87,46 +112,7 @@ def save_bug_report(path: Path, parts: Sequence[ReportPart], *, own: bool) -> No
             archive.writestr(entry, part.text.encode("utf-8", "replace"))
 
 
-CRASHES_MOST = 5
-"""Maximum number of crash files, the newest first."""
-
-QUOTING = frozenset({"settings", "servers"})
-"""Sections of `doctor` findings that may quote a file of the user."""
-
-FILES_MOST = 2_000
-"""Maximum number of files whose size is listed."""
-
-TAIL_BYTES = 4_000_000
-"""Maximum bytes that are read at the end of an event log."""
-
-
-class ReportScope(Struct, frozen=True):
-    """The scope of a bug report. `events` is the number of events of the newest session that it contains."""
-
-    subject: DoctorSubject
-    events: int = 200
-
-
-def collect_parts(scope: ReportScope) -> list[ReportPart]:
-    """Return the parts of a bug report, redacted. Raises nothing: an unreadable part is replaced by the reason."""
-    subject = scope.subject
-    layers = list(_layers(subject))
-    raw = [layer.raw for _, layer in layers if isinstance(layer, SettingsLayer)]
-    redactor = Redactor(subject.env, secrets_in(raw))
-    parts = [
-        ReportPart("versions.json", "versions, and the platform", _json(_versions(subject))),
-        ReportPart("doctor.json", "what teamwright doctor finds", _json(_findings(subject))),
-        ReportPart(
-            "settings.json", "settings: numbers, switches, lengths of texts", _json(_settings(layers, redactor))
-        ),
-        ReportPart("files.json", "names and sizes of session files", _json(_files(subject.home))),
-    ]
-    events = _events(subject.home, subject.cwd, scope.events, redactor)
-    if events:
-        about = f"the last {len(events)} events: who, what, when; no words"
-        parts.append(ReportPart(LOG_NAME, about, "".join(f"{line}\n" for line in events)))
-    parts += _crashes(subject.home, redactor)
-    return [ReportPart(part.name, part.about, redactor.text(part.text)) for part in parts]
+# ── parts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _json(value: Any) -> str:
@@ -134,9 +120,11 @@ def _json(value: Any) -> str:
 
 
 def _versions(subject: DoctorSubject) -> dict[str, Any]:
-    import teamwright
-
-    named = {line.split(";")[0].split("[")[0].split(">")[0].split("<")[0].split("=")[0].strip() for line in _requires()}
+    try:
+        required = requires("teamwright") or []
+    except PackageNotFoundError:
+        required = []
+    named = {re.split(r"[;\[><=]", line, maxsplit=1)[0].strip() for line in required}
     packages: dict[str, str] = {}
     for name in sorted(named):
         try:
@@ -152,11 +140,8 @@ def _versions(subject: DoctorSubject) -> dict[str, Any]:
     }
 
 
-def _requires() -> list[str]:
-    try:
-        return requires("teamwright") or []
-    except PackageNotFoundError:
-        return []
+QUOTING = frozenset({"settings", "servers"})
+"""Sections of `doctor` findings that may quote a file of the user."""
 
 
 def _findings(subject: DoctorSubject) -> list[dict[str, str]]:
@@ -168,7 +153,7 @@ def _findings(subject: DoctorSubject) -> list[dict[str, str]]:
     return rows
 
 
-def _layers(subject: DoctorSubject) -> Iterator[tuple[str, SettingsLayer | str]]:
+def _settings_layers(subject: DoctorSubject) -> Iterator[tuple[str, SettingsLayer | str]]:
     """Yield each existing settings file, by its place, or the reason why it cannot be read."""
     flags = SettingFlags(settings_file=subject.settings_file)
     places = settings_places(subject.home, repository_of(subject.cwd), reads_compat_files(subject.home, flags))
@@ -193,12 +178,16 @@ def _settings(layers: list[tuple[str, SettingsLayer | str]], redactor: Redactor)
     }
 
 
-def _files(home: Home) -> list[dict[str, Any]]:
+FILES_MOST = 2_000
+"""Maximum number of files whose size is listed."""
+
+
+def _file_sizes(home: Home) -> list[dict[str, Any]]:
     """Return names and sizes below the directories of sessions. Session directories are numbered, because their
     names contain paths.
     """
     rows: list[dict[str, Any]] = []
-    for number, project in enumerate(sorted(_inside(home.own / "projects")), 1):
+    for number, project in enumerate(sorted(_directories_in(home.own / "projects")), 1):
         for path in sorted(project.rglob("*")):
             if len(rows) == FILES_MOST:
                 return rows
@@ -212,7 +201,7 @@ def _files(home: Home) -> list[dict[str, Any]]:
     return rows
 
 
-def _inside(directory: Path) -> list[Path]:
+def _directories_in(directory: Path) -> list[Path]:
     try:
         return [path for path in directory.iterdir() if path.is_dir()]
     except OSError:
@@ -221,10 +210,14 @@ def _inside(directory: Path) -> list[Path]:
 
 def _events(home: Home, cwd: Path, most: int, redactor: Redactor) -> list[str]:
     """Return the newest lines of the newest session's event log: of this directory, else of any."""
-    for places in ([home.project(cwd)], _inside(home.own / "projects")):
+    for places in ([home.project(cwd)], _directories_in(home.own / "projects")):
         if (log := newest_log(places)) is not None:
             return _tail(log, most, redactor)
     return []
+
+
+TAIL_BYTES = 4_000_000
+"""Maximum bytes that are read at the end of an event log."""
 
 
 def _tail(log: Path, most: int, redactor: Redactor) -> list[str]:
@@ -248,6 +241,10 @@ def _event(line: bytes, redactor: Redactor) -> str:
     return json.dumps(redactor.event(event), ensure_ascii=False)
 
 
+CRASHES_MOST = 5
+"""Maximum number of crash files, the newest first."""
+
+
 def _crashes(home: Home, redactor: Redactor) -> Iterator[ReportPart]:
     try:
         found = sorted(home.debug.glob("crash-*.txt"), key=lambda path: path.name)[-CRASHES_MOST:]
@@ -260,6 +257,8 @@ def _crashes(home: Home, redactor: Redactor) -> Iterator[ReportPart]:
             continue
         yield ReportPart(f"crashes/{path.name}", "where a mistake happened", redactor.crash(text))
 
+
+# ── redaction ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 SHOWN_SETTINGS = frozenset(
     {
@@ -322,7 +321,7 @@ class Redactor(Struct, frozen=True):
         if isinstance(value, str):
             return self.text(value) if name in SHOWN_SETTINGS else left_out(value)
         if name in RULES and isinstance(value, list):
-            return [_rule(rule) for rule in cast("list[Any]", value)]
+            return [_redact_rule(rule) for rule in cast("list[Any]", value)]
         return f"{len(cast('list[Any]', value))} entries, left out" if isinstance(value, list | dict) else "left out"
 
     def event(self, raw: Any, key: str = "type") -> Any:
@@ -358,23 +357,23 @@ def left_out(text: str) -> str:
     return f"({len(text):,} characters left out)" if text else ""
 
 
+def _redact_rule(rule: Any) -> str:
+    name, inside, _ = str(rule).partition("(")
+    return (name if _WORD.fullmatch(name) else left_out(name)) + ("(…)" if inside else "")
+
+
 def secrets_in(values: Iterable[Any]) -> tuple[str, ...]:
     """Return the texts under `env` or `headers` anywhere in settings, which are never shown."""
     found: list[str] = []
     for value in values:
-        found += _under(value, secret=False)
+        found += _secrets_under(value, secret=False)
     return tuple(dict.fromkeys(text for text in found if len(text) >= 4))
 
 
-def _under(value: Any, *, secret: bool) -> list[str]:
+def _secrets_under(value: Any, *, secret: bool) -> list[str]:
     if isinstance(value, dict):
         rows = cast("dict[str, Any]", value)
-        return [t for key, one in rows.items() for t in _under(one, secret=secret or key in ("env", "headers"))]
+        return [t for key, one in rows.items() for t in _secrets_under(one, secret=secret or key in ("env", "headers"))]
     if isinstance(value, list):
-        return [text for one in cast("list[Any]", value) for text in _under(one, secret=secret)]
+        return [text for one in cast("list[Any]", value) for text in _secrets_under(one, secret=secret)]
     return [value] if secret and isinstance(value, str) else []
-
-
-def _rule(rule: Any) -> str:
-    name, inside, _ = str(rule).partition("(")
-    return (name if _WORD.fullmatch(name) else left_out(name)) + ("(…)" if inside else "")

@@ -1,13 +1,7 @@
-"""Views of agent types: the source of each definition, and whether it is used, shadowed, untrusted or broken.
+"""The agent types and MCP servers of a directory, as shown to a person: a row for each entry, with its state.
 
-Reads the definitions that a run would read, under the saved trust.
-[views/agent_types]
-
-The MCP servers of a directory as shown to a person: one row for each entry of each file.
-
-Servers can be imported from another product's state file, `~/.claude.json`: it has servers for every project and, by
-directory, servers of one project. Depends on settings with their trust. Starts no server; secrets are masked.
-[views/mcp_servers]
+A run under the saved trust reads the same entries. Servers of another product can be imported from its state file,
+`~/.claude.json`. Starts no server; secrets are masked.
 """
 
 from __future__ import annotations
@@ -20,7 +14,6 @@ from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentType
 from teamwright.config.agent_types import AgentTypeEntry, AgentTypes, definition_sources
@@ -32,7 +25,7 @@ from teamwright.config.settings.merge import reads_other_product
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings.show import SettingsQuery, SettingValue, values
 from teamwright.config.trust import TrustStore, repository_of
-from teamwright.mcp.server_config import ParsedServer, ServerConfig, parse_entry
+from teamwright.mcp.server_config import ServerConfig, parse_entry
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import did_you_mean, nearest
 from teamwright.session.agents.specs import TrustedDefinitions, require_possible
@@ -40,6 +33,8 @@ from teamwright.session.preparation import load_team_definition
 from teamwright.storage.files import read_plain
 from teamwright.storage.paths import Home
 from teamwright.views.assets import AssetQuery, load_subject
+
+# ── agent types ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class AgentTypeQuery(Struct, frozen=True):
@@ -86,7 +81,7 @@ def agent_types_view(query: AgentTypeQuery) -> AgentTypesView:
     plugins = [*(read_plugin(source) for source in query.plugins), *installed_plugins(query.home)[0]]
     places = definition_sources(query.home, trust.root, compat=compat, agents=query.agents, plugins=plugins)
     kinds = AgentTypes(places, team, TrustedDefinitions(query.home, trust, compat))
-    ignored = tuple(line for plugin in places.plugins for line in _ignored(plugin))
+    ignored = tuple(line for plugin in places.plugins for line in _unread_parts(plugin))
     return AgentTypesView(tuple(_type_view(entry) for entry in kinds.entries()), ignored)
 
 
@@ -105,13 +100,14 @@ def find_agent_types(query: AgentTypeQuery, name: str) -> list[AgentTypeView]:
     )
 
 
-def _ignored(plugin: Plugin) -> list[str]:
+def _unread_parts(plugin: Plugin) -> list[str]:
     what = "not read; of a plugin agents, skills, commands, hooks and MCP servers are"
     return [f"{plugin.path / part}: {what}" for part in plugin.ignored]
 
 
 def _type_view(entry: AgentTypeEntry) -> AgentTypeView:
-    found, kind = entry.source, entry.source.definition
+    found = entry.source
+    kind = found.definition
     if kind is None:
         return AgentTypeView(found.name, entry.state, found.source, found.file, found.problem)
     why = f"by {entry.shadowed_by}" if entry.shadowed_by else "teamwright trust" if entry.state == "needs trust" else ""
@@ -128,13 +124,13 @@ def _type_view(entry: AgentTypeEntry) -> AgentTypeView:
         why,
         kind.description,
         kind.prompt,
-        _fields(kind),
+        _type_fields(kind),
         found.warnings,
         refused,
     )
 
 
-def _fields(kind: AgentType) -> dict[str, Any]:
+def _type_fields(kind: AgentType) -> dict[str, Any]:
     """Return the fields of a definition besides name and prompt, as in files; unset fields are left out."""
     fields: dict[str, Any] = {
         "tools": None if kind.tools is None else list(kind.tools),
@@ -156,6 +152,9 @@ def _fields(kind: AgentType) -> dict[str, Any]:
     }
     empty: tuple[object, ...] = (None, False, "")
     return {name: value for name, value in fields.items() if value not in empty and (value != [] or name == "tools")}
+
+
+# ── MCP servers ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class McpServerView(Struct, frozen=True):
@@ -217,11 +216,11 @@ def _server_view(value: SettingValue) -> McpServerView:
     entry = cast("Mapping[str, Any]", raw) if isinstance(raw, dict) else dict[str, Any]()
     kind = entry.get("type", "http" if "url" in entry and "command" not in entry else "stdio")
     transport = str(kind) if kind in {"stdio", "sse", "sdk"} else "http"
-    target = command_of(entry) if transport == "stdio" else _address(str(entry.get("url", "")))
+    target = command_of(entry) if transport == "stdio" else _without_query(str(entry.get("url", "")))
     return McpServerView(value.name, transport, target, value.state, value.why, value.file, value.line, entry)
 
 
-def _address(url: str) -> str:
+def _without_query(url: str) -> str:
     """Return the address without its query, which may contain a secret."""
     try:
         return urlsplit(url)._replace(query="", fragment="").geturl()
@@ -229,9 +228,9 @@ def _address(url: str) -> str:
         return ""
 
 
-ImportState: TypeAlias = Literal["new", "there", "broken"]
+# ── servers of another product ─────────────────────────────────────────────────────────────────────────────────
 
-_MOST = 64_000_000
+ImportState: TypeAlias = Literal["new", "there", "broken"]
 
 
 class ImportableServer(Struct, frozen=True):
@@ -248,22 +247,28 @@ class ImportableServer(Struct, frozen=True):
 
 def importable_servers(file: Path, query: SettingsQuery) -> list[ImportableServer]:
     """Return the servers of a file for this directory: those of every project first. Raises UsageError."""
-    content = _read(file)
+    content = _read_state_file(file)
     root = repository_of(query.cwd)
     known = {view.name for view in mcp_server_views(query)}
     found: list[ImportableServer] = []
-    for origin, target, servers in _places(content, file, root, query.cwd):
+    for origin, target, servers in _parts_for(content, file, root, query.cwd):
+        reading = reading_of(origin, root, query.cwd, dict(os.environ), None)
         for name, entry in servers.items():
-            reading = reading_of(origin, root, query.cwd, dict(os.environ), None)
-            found.append(_row(name, _object(entry), parse_entry(name, entry, reading), name in known))
-            found[-1] = replace(found[-1], origin=origin, target=target)
+            read = parse_entry(name, entry, reading)
+            state: ImportState = "there" if name in known else "broken" if read.is_broken else "new"
+            why = "a server of this name is configured here" if name in known else read.reason
+            fields = _object(entry)
+            found.append(ImportableServer(name, _server_summary(fields), state, why, fields, origin, target))
             known.add(name)
     return found
 
 
-def _read(file: Path) -> dict[str, Any]:
+_STATE_FILE_MOST = 64_000_000
+
+
+def _read_state_file(file: Path) -> dict[str, Any]:
     try:
-        content: Any = json.loads(read_plain(file, _MOST))
+        content: Any = json.loads(read_plain(file, _STATE_FILE_MOST))
     except FileNotFoundError:
         raise UsageError(
             "usage", f"there is no file {file}", do=["teamwright import --from FILE"], note="nothing was changed"
@@ -274,7 +279,7 @@ def _read(file: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", content) if isinstance(content, dict) else {}
 
 
-def _places(
+def _parts_for(
     content: Mapping[str, Any], file: Path, root: Path, cwd: Path
 ) -> Iterator[tuple[str, Target, dict[str, Any]]]:
     """Yield the origin, the target and the servers of each part that concerns this directory."""
@@ -284,13 +289,7 @@ def _places(
             yield f"{file}, for {path}", "local", _object(_object(project).get(SERVERS))
 
 
-def _row(name: str, entry: dict[str, Any], read: ParsedServer, is_there: bool) -> ImportableServer:
-    state: ImportState = "there" if is_there else "broken" if read.is_broken else "new"
-    why = "a server of this name is configured here" if is_there else read.reason
-    return ImportableServer(name, _summary(entry), state, why, entry)
-
-
-def _summary(entry: Mapping[str, Any]) -> str:
+def _server_summary(entry: Mapping[str, Any]) -> str:
     """Return the command or the address, and the names of variables and headers without their values."""
     parts = [command_of(dict(entry)) or str(entry.get("url", "")).partition("?")[0]]
     for key in ("env", "headers"):

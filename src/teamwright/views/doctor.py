@@ -1,14 +1,8 @@
-"""The findings of `doctor`: machine, home, model, local servers, trust and settings.
+"""The findings of `doctor`: machine, home, model, members, repository, settings, MCP servers and database.
 
-Each finding is a line with a verdict. Nothing is changed. Requests go only to ports of this machine, and to a database
-that is named. Keys are masked to their last four characters. Depends on the packages with the answers.
-[views/doctor]
-
-Findings of `doctor` about a model of the user's own server, MCP servers, backends and the database of teams.
-
-Sends requests only to the model's server, with a short deadline and without a prompt. Looks for programs and runs
-`tmux -V`. Starts no MCP server and opens no terminal.
-[views/doctor_findings]
+Each finding is a line with a verdict. Nothing is changed, no MCP server is started and no terminal is opened. Requests
+go only to model servers of this machine, to the model's own server without a prompt, and to a database that is named.
+Keys are masked to their last four characters.
 """
 
 from __future__ import annotations
@@ -61,6 +55,33 @@ if TYPE_CHECKING:
     from teamwright.database.administration import DatabaseFacts
     from teamwright.database.workers import WorkerStatus
 
+Verdict: TypeAlias = Literal["ok", "note", "problem"]
+
+
+class DoctorSubject(Struct, frozen=True):
+    """The subject of `doctor`. `model` and `database` are the values of the flags; `env` is the environment.
+
+    `at_terminal` is True when a person uses Teamwright at a terminal.
+    """
+
+    home: Home
+    cwd: Path
+    env: Mapping[str, str]
+    model: str | None = None
+    settings_file: Path | str | None = None
+    database: str | None = None
+    at_terminal: bool = False
+
+
+class Finding(Struct, frozen=True):
+    """One line: its section, the subject, the value, and the advice."""
+
+    section: str
+    label: str
+    value: str
+    verdict: Verdict = "ok"
+    do: str = ""
+
 
 SECTIONS = ("machine", "model", "members", "repository", "settings", "servers", "database")
 
@@ -94,7 +115,13 @@ def _read(subject: DoctorSubject) -> tuple[TrustState, Settings]:
     return trust, load_settings(subject.home, subject.cwd, flags, trust)
 
 
-# ── machine ──────────────────────────────────────────────────────────────────────────────────────────────────
+def _trouble(section: str, label: str, problem: TeamwrightError) -> Finding:
+    facts = "; ".join(f"{name} {value}".strip() for name, value in problem.looked_at if name != "found")
+    value = problem.what + (f" ({facts})" if facts else "")
+    return Finding(section, label, value, "problem", problem.do[0] if problem.do else "")
+
+
+# ── machine ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _machine(subject: DoctorSubject) -> Iterator[Finding]:
@@ -139,7 +166,7 @@ def _home(home: Home) -> Finding:
     return Finding("machine", "home", path + ("" if home.own.is_dir() else " (made with the first session)"))
 
 
-# ── model ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── model ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _model(subject: DoctorSubject, settings: ModelSettings, origins: Mapping[str, str]) -> Iterator[Finding]:
@@ -158,33 +185,148 @@ def _model(subject: DoctorSubject, settings: ModelSettings, origins: Mapping[str
         yield Finding("model", "key", endpoint.display_key)
         if endpoint.own:
             yield from of_own_server(card, endpoint)
-            card = with_server_facts(card, endpoint)
+            card = with_server(card, ask_server(endpoint, card.wire))
         yield from facts_of(card, endpoint)
-        yield _price(card)
+        yield _price_finding(card)
     if subject.env.get("ANTHROPIC_AUTH_TOKEN") and subject.env.get("ANTHROPIC_API_KEY"):
         yield Finding("model", "both keys", "ANTHROPIC_AUTH_TOKEN wins over ANTHROPIC_API_KEY", "note")
     servers = find_local_servers(subject.env)
     for server in servers:
         if not (name or "").startswith(f"{server.provider}/"):
-            yield Finding("model", "found", str(server), "note", _use(server))
+            yield Finding("model", "found", str(server), "note", _how_to_use(server))
     if not servers:
         yield Finding("model", "found", "no local model server answers on its usual port")
 
 
-def _use(server: LocalServer) -> str:
+def _how_to_use(server: LocalServer) -> str:
     if not server.models:
         return get_command(server.provider)
     return f"to use it: teamwright --model {server.provider}/{server.models[0].id}"
 
 
-def _price(card: ModelCard) -> Finding:
+def _price_finding(card: ModelCard) -> Finding:
     if card.usd_in is None or card.usd_out is None:
         return Finding("model", "price", "unknown: a cap on money is refused", "note", 'set "prices" in your settings')
     by = source(card, "price")
     return Finding("model", "price", f"{card.usd_in:g} USD in, {card.usd_out:g} out, for a million tokens ({by})")
 
 
-# ── repository, settings ─────────────────────────────────────────────────────────────────────────────────────
+ANY_NAME = frozenset({"llamacpp", "lmstudio"})
+"""Servers that accept other names than those that they list: they use the loaded model, or load it."""
+
+SHOWN = 3
+
+
+def of_own_server(card: ModelCard, endpoint: Endpoint) -> Iterator[Finding]:
+    """Yield findings about the model's server, and about the model on it."""
+    try:
+        names = served_models(endpoint)
+    except Unanswered as problem:
+        yield _silent_server(endpoint, str(problem))
+        return
+    there = card.wire in names or f"{card.wire}:latest" in names or card.provider in ANY_NAME
+    if there:
+        yield Finding("model", "server", "answers" if card.provider in ANY_NAME else "answers, and has the model")
+        return
+    has = f"it has {', '.join(names[:SHOWN])}" if names else "it has no models"
+    what = f"{endpoint.display_address} does not have {card.wire}; {has}"
+    do = get_command(endpoint.provider, card.wire) or f"teamwright models {card.provider}"
+    yield Finding("model", "server", what, "problem", do)
+
+
+def _silent_server(endpoint: Endpoint, why: str) -> Finding:
+    """Return the finding for a server that does not list its models; it may work all the same."""
+    where = endpoint.display_address
+    status = why.startswith("HTTP status")
+    if status and why.endswith(("401", "403")):
+        do = (
+            f"export {endpoint.key_name}=…"
+            if endpoint.key_name
+            else f"name the variable: providers.{endpoint.provider}.key_env"
+        )
+        return Finding("model", "server", f"{where} refuses the key ({why})", "problem", do)
+    if status or why.startswith(("it lists", "the answer", "a proxy")):
+        return Finding(
+            "model", "server", f"{where} answers, and lists no models ({why})", "note", "teamwright doctor --live"
+        )
+    do = start_command(endpoint.provider) or f"start it, or correct providers.{endpoint.provider}.base_url"
+    return Finding("model", "server", f"nothing answers at {where}: {endpoint.scrub(why)}", "problem", do)
+
+
+def facts_of(card: ModelCard, endpoint: Endpoint) -> Iterator[Finding]:
+    """Yield findings about window, output limit and abilities, each with its source."""
+    yield _window_finding(card, endpoint)
+    output = f"{card.max_output_tokens:,} tokens ({source(card, 'max_output_tokens')})"
+    yield Finding("model", "output", output)
+    for fact in ("tools", "images", "thinking", "parallel"):
+        if any(name == fact for name, _ in card.sources):
+            yield _ability_finding(card, fact)
+    for name, value in card.sampling:
+        yield Finding("model", name, f"{value} ({source(card, 'sampling')})")
+
+
+def _ability_finding(card: ModelCard, fact: str) -> Finding:
+    summary = f"{'yes' if getattr(card, fact) else 'no'} ({source(card, fact)})"
+    if fact == "tools" and not card.tools:
+        return Finding("model", fact, f"{summary}: agents cannot work without tools", "problem", "choose another model")
+    return Finding("model", fact, summary)
+
+
+def _window_finding(card: ModelCard, endpoint: Endpoint) -> Finding:
+    window = card.context_tokens
+    by = source(card, "context_tokens")
+    summary = f"{window:,} tokens ({by})"
+    if by == SERVER and window < RECOMMENDED_WINDOW // 2:
+        few = f"{summary}: little for one agent, too little for a team"
+        return Finding("model", "window", few, "note", widen_command(endpoint.provider, card.wire, window // 2))
+    if endpoint.own and by != SERVER and not is_set(card, "context_tokens"):
+        entry = f'"models": {{"{card.name}": {{"context_tokens": N}}}}'
+        return Finding(
+            "model", "window", f"{summary} until the server reports one", "ok", f"where you know it better: {entry}"
+        )
+    return Finding("model", "window", summary)
+
+
+# ── members ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def places_findings(subject: DoctorSubject, settings: BackendSettings) -> Iterator[Finding]:
+    """Yield the backend that members would get, and the available ones."""
+    places = BackendChoice(subject.env, settings, logs=subject.home.own, at_terminal=subject.at_terminal)
+    tmux, choice = asyncio.run(_preview_backend(places))
+    setting = f"members.backend is {settings.backend}"
+    if isinstance(choice, SelectedBackend):
+        yield Finding("members", "backend", f"{choice.backend}: {setting}, and {choice.reason}")
+    else:
+        yield Finding("members", "backend", f"{setting}: {choice.what}", "problem", choice.do[0] if choice.do else "")
+    yield _tmux_finding(tmux, subject)
+    for name, adapter in places.adapters.items():
+        reason = unusable_reason(adapter, subject.env)
+        own = name in settings.adapters
+        tried = f"tried with {adapter.tried}" if adapter.tried else "untried" if not own else "yours"
+        if not reason:
+            yield Finding("members", name, f"can be used ({tried})", "ok", f"to use it: teamwright --backend {name}")
+        elif own or name == settings.backend:
+            yield Finding("members", name, f"cannot be used: {reason}", "note", "see docs/reference/backends.md")
+
+
+async def _preview_backend(places: BackendChoice) -> tuple[TmuxProgram, SelectedBackend | TeamwrightError]:
+    try:
+        choice: SelectedBackend | TeamwrightError = await places.preview()
+    except TeamwrightError as problem:
+        choice = problem
+    return await places.tmux(), choice
+
+
+def _tmux_finding(found: TmuxProgram, subject: DoctorSubject) -> Finding:
+    where = "this terminal is in it" if subject.env.get("TMUX") else "this terminal is not in it"
+    if found.problem:
+        do = "not needed; members run in the lead's process then"
+        return Finding("members", "tmux", found.problem, "note", do)
+    return Finding("members", "tmux", f"{found.version} at {found.program}; {where}")
+
+
+# ── repository, settings ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def _repository(trust: TrustState) -> Iterator[Finding]:
@@ -225,119 +367,7 @@ def _sandbox(settings: SandboxSettings) -> Finding:
     return Finding("settings", "sandbox", str(report), verdict, do)
 
 
-def _trouble(section: str, label: str, problem: TeamwrightError) -> Finding:
-    facts = "; ".join(f"{name} {value}".strip() for name, value in problem.looked_at if name != "found")
-    value = problem.what + (f" ({facts})" if facts else "")
-    return Finding(section, label, value, "problem", problem.do[0] if problem.do else "")
-
-
-Verdict: TypeAlias = Literal["ok", "note", "problem"]
-
-
-class Finding(Struct, frozen=True):
-    """One line: its section, the subject, the value, and the advice."""
-
-    section: str
-    label: str
-    value: str
-    verdict: Verdict = "ok"
-    do: str = ""
-
-
-class DoctorSubject(Struct, frozen=True):
-    """The subject of `doctor`. `model` and `database` are the values of the flags; `env` is the environment.
-
-    `at_terminal` is True when a person uses Teamwright at a terminal.
-    """
-
-    home: Home
-    cwd: Path
-    env: Mapping[str, str]
-    model: str | None = None
-    settings_file: Path | str | None = None
-    database: str | None = None
-    at_terminal: bool = False
-
-
-ANY_NAME = frozenset({"llamacpp", "lmstudio"})
-"""Servers that accept other names than those that they list: they use the loaded model, or load it."""
-SHOWN = 3
-
-
-def of_own_server(card: ModelCard, endpoint: Endpoint) -> Iterator[Finding]:
-    """Yield findings about the model's server, and about the model on it."""
-    try:
-        names = served_models(endpoint)
-    except Unanswered as problem:
-        yield _silent_server(endpoint, str(problem))
-        return
-    there = card.wire in names or f"{card.wire}:latest" in names or card.provider in ANY_NAME
-    if there:
-        yield Finding("model", "server", "answers" if card.provider in ANY_NAME else "answers, and has the model")
-        return
-    has = f"it has {', '.join(names[:SHOWN])}" if names else "it has no models"
-    what = f"{endpoint.display_address} does not have {card.wire}; {has}"
-    do = get_command(endpoint.provider, card.wire) or f"teamwright models {card.provider}"
-    yield Finding("model", "server", what, "problem", do)
-
-
-def _silent_server(endpoint: Endpoint, why: str) -> Finding:
-    """Return the finding for a server that does not list its models; it may work all the same."""
-    where, status = endpoint.display_address, why.startswith("HTTP status")
-    if status and why.endswith(("401", "403")):
-        do = (
-            f"export {endpoint.key_name}=…"
-            if endpoint.key_name
-            else f"name the variable: providers.{endpoint.provider}.key_env"
-        )
-        return Finding("model", "server", f"{where} refuses the key ({why})", "problem", do)
-    if status or why.startswith(("it lists", "the answer", "a proxy")):
-        return Finding(
-            "model", "server", f"{where} answers, and lists no models ({why})", "note", "teamwright doctor --live"
-        )
-    do = start_command(endpoint.provider) or f"start it, or correct providers.{endpoint.provider}.base_url"
-    return Finding("model", "server", f"nothing answers at {where}: {endpoint.scrub(why)}", "problem", do)
-
-
-def with_server_facts(card: ModelCard, endpoint: Endpoint) -> ModelCard:
-    """Return the card, with facts from its server where that is the user's own."""
-    return with_server(card, ask_server(endpoint, card.wire))
-
-
-def facts_of(card: ModelCard, endpoint: Endpoint) -> Iterator[Finding]:
-    """Yield findings about window, output limit and abilities, each with its source."""
-    yield _window_finding(card, endpoint)
-    output = f"{card.max_output_tokens:,} tokens ({source(card, 'max_output_tokens')})"
-    yield Finding("model", "output", output)
-    for fact in ("tools", "images", "thinking", "parallel"):
-        if any(name == fact for name, _ in card.sources):
-            yield _ability_finding(card, fact)
-    for name, value in card.sampling:
-        yield Finding("model", name, f"{value} ({source(card, 'sampling')})")
-
-
-def _ability_finding(card: ModelCard, fact: str) -> Finding:
-    summary = f"{'yes' if getattr(card, fact) else 'no'} ({source(card, fact)})"
-    if fact == "tools" and not card.tools:
-        return Finding("model", fact, f"{summary}: agents cannot work without tools", "problem", "choose another model")
-    return Finding("model", fact, summary)
-
-
-def _window_finding(card: ModelCard, endpoint: Endpoint) -> Finding:
-    window, by = card.context_tokens, source(card, "context_tokens")
-    summary = f"{window:,} tokens ({by})"
-    if by == SERVER and window < RECOMMENDED_WINDOW // 2:
-        few = f"{summary}: little for one agent, too little for a team"
-        return Finding("model", "window", few, "note", widen_command(endpoint.provider, card.wire, window // 2))
-    if endpoint.own and by not in {SERVER} and not is_set(card, "context_tokens"):
-        entry = f'"models": {{"{card.name}": {{"context_tokens": N}}}}'
-        return Finding(
-            "model", "window", f"{summary} until the server reports one", "ok", f"where you know it better: {entry}"
-        )
-    return Finding("model", "window", summary)
-
-
-_SERVERS = "servers"
+# ── MCP servers ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def server_findings(subject: DoctorSubject, settings: Settings) -> Iterator[Finding]:
@@ -350,7 +380,7 @@ def server_findings(subject: DoctorSubject, settings: Settings) -> Iterator[Find
     for config in configs:
         yield _server_finding(config, subject, listings)
     for warning in warnings:
-        yield Finding(_SERVERS, "left out", warning, "note")
+        yield Finding("servers", "left out", warning, "note")
 
 
 def _server_finding(config: ServerConfig, subject: DoctorSubject, listings: ListingStore) -> Finding:
@@ -359,8 +389,8 @@ def _server_finding(config: ServerConfig, subject: DoctorSubject, listings: List
     summary = f"{config.kind} {config.display_text}, {known}, by {config.source}"
     if config.kind == "stdio" and _is_program_missing(config, subject):
         do = f"{config.display_text} is not found: install it, or correct the entry"
-        return Finding(_SERVERS, config.name, summary, "note", do)
-    return Finding(_SERVERS, config.name, summary)
+        return Finding("servers", config.name, summary, "note", do)
+    return Finding("servers", config.name, summary)
 
 
 def _is_program_missing(config: ServerConfig, subject: DoctorSubject) -> bool:
@@ -371,42 +401,7 @@ def _is_program_missing(config: ServerConfig, subject: DoctorSubject) -> bool:
     return shutil.which(program, path=path) is None
 
 
-_MEMBERS = "members"
-
-
-def places_findings(subject: DoctorSubject, settings: BackendSettings) -> Iterator[Finding]:
-    """Yield the backend that members would get, and the available ones."""
-    places = BackendChoice(subject.env, settings, logs=subject.home.own, at_terminal=subject.at_terminal)
-    tmux, choice = asyncio.run(_preview_backend(places))
-    setting = f"members.backend is {settings.backend}"
-    if isinstance(choice, SelectedBackend):
-        yield Finding(_MEMBERS, "backend", f"{choice.backend}: {setting}, and {choice.reason}")
-    else:
-        yield Finding(_MEMBERS, "backend", f"{setting}: {choice.what}", "problem", choice.do[0] if choice.do else "")
-    yield _tmux_finding(tmux, subject)
-    for name, adapter in places.adapters.items():
-        reason, own = unusable_reason(adapter, subject.env), name in settings.adapters
-        tried = f"tried with {adapter.tried}" if adapter.tried else "untried" if not own else "yours"
-        if not reason:
-            yield Finding(_MEMBERS, name, f"can be used ({tried})", "ok", f"to use it: teamwright --backend {name}")
-        elif own or name == settings.backend:
-            yield Finding(_MEMBERS, name, f"cannot be used: {reason}", "note", "see docs/reference/backends.md")
-
-
-async def _preview_backend(places: BackendChoice) -> tuple[TmuxProgram, SelectedBackend | TeamwrightError]:
-    try:
-        choice: SelectedBackend | TeamwrightError = await places.preview()
-    except TeamwrightError as problem:
-        choice = problem
-    return await places.tmux(), choice
-
-
-def _tmux_finding(found: TmuxProgram, subject: DoctorSubject) -> Finding:
-    where = "this terminal is in it" if subject.env.get("TMUX") else "this terminal is not in it"
-    if found.problem:
-        do = "not needed; members run in the lead's process then"
-        return Finding(_MEMBERS, "tmux", found.problem, "note", do)
-    return Finding(_MEMBERS, "tmux", f"{found.version} at {found.program}; {where}")
+# ── database ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def database_findings(subject: DoctorSubject) -> Iterator[Finding]:
@@ -445,12 +440,12 @@ def _connection_findings(facts: DatabaseFacts, workers: list[WorkerStatus]) -> I
 async def _look_into_database(
     address: DatabaseAddress,
 ) -> tuple[DatabaseFacts, list[tuple[str, str]], list[WorkerStatus]]:
-    from teamwright.database.administration import find_problems, read_facts
+    from teamwright.database import administration
     from teamwright.database.connection import Database
     from teamwright.database.workers import list_workers
 
-    facts = await read_facts(address)
-    if problems := find_problems(address, facts):
+    facts = await administration.read_facts(address)
+    if problems := administration.find_problems(address, facts):
         return facts, problems, []
     database = await Database.open(address)
     try:

@@ -1,13 +1,7 @@
-"""Events from an event log, and complete tool calls from log and transcript together.
+"""What members did: the events and tool calls of a log, and the conversation of one member.
 
-A log is found by the name of a team or the id of a session. Depends on both formats.
-[views/log]
-
-The conversation of one member of a running session: its newest messages, and new ones as they come.
-
-The transcript is read backward as far as needed, so the cost does not depend on its length. It works for members in
-this process and in processes of their own. Depends on transcripts.
-[views/conversation]
+A log is found by the name of a team or the id of a session. Transcripts are read backward as far as needed, so the cost
+does not depend on their length, and members in processes of their own are shown like those of this process.
 """
 
 from __future__ import annotations
@@ -40,9 +34,6 @@ from teamwright.storage.paths import Home
 from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.teammate import Teammate
 
-LOGGED = 4_000
-"""Maximum characters of an output in the log; the transcript has the rest."""
-
 
 class LogView(Struct, frozen=True):
     """One event log: its path, session and team (empty: unknown)."""
@@ -52,32 +43,18 @@ class LogView(Struct, frozen=True):
     team: str = ""
 
 
-class CallView(Struct, frozen=True):
-    """One tool call with its whole output. `complete` is False when the log cut it and no transcript has it."""
-
-    call: str
-    member: str
-    tool: str
-    input: Mapping[str, Any]
-    outcome: str
-    at: float
-    seconds: float
-    output: str
-    complete: bool = True
-
-
 def find_log(home: Home, cwd: Path, name: str | None) -> LogView:
     """Find the log of a team (on disk, else the newest archived), of a session, or of the newest session here.
 
     Raises TeamwrightError (`unknown-team`, `unknown-session`).
     """
     if not name:
-        return _of_session(latest_session(home, cwd))
+        return _log_of_session(latest_session(home, cwd))
     try:
         team = find_team_view(home, name, archived=True)
     except TeamwrightError as no_team:
         try:
-            return _of_session(find_session(home, cwd, name))
+            return _log_of_session(find_session(home, cwd, name))
         except TeamwrightError:
             raise no_team from None
     if team.log and Path(team.log).exists():
@@ -90,6 +67,10 @@ def find_log(home: Home, cwd: Path, name: str | None) -> LogView:
             looked_at=[("session", team.session or "not named")],
         )
     return LogView(session.log, session.id, team.name)
+
+
+def _log_of_session(session: SessionView) -> LogView:
+    return LogView(session.log, session.id)
 
 
 def log_events(
@@ -125,6 +106,33 @@ def _newest(log: LogView, member: str | None, since: float, most: int) -> list[t
     return list(islice(fits, most))
 
 
+def event_name(member: str) -> str:
+    """Return a member's name in lower case, as events have it; `lead` is the lead."""
+    lower = member.lower().partition("@")[0]
+    return LEAD if lower == LEAD_ALIAS else lower
+
+
+# ── tool calls ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class CallView(Struct, frozen=True):
+    """One tool call with its whole output. `complete` is False when the log cut it and no transcript has it."""
+
+    call: str
+    member: str
+    tool: str
+    input: Mapping[str, Any]
+    outcome: str
+    at: float
+    seconds: float
+    output: str
+    complete: bool = True
+
+
+LOGGED = 4_000
+"""Maximum characters of an output in the log; the transcript has the rest."""
+
+
 def find_call(log: LogView, call: str) -> CallView:
     """Return the newest call of that number (`c7`, or `7`) with its whole output. Raises TeamwrightError (`usage`)."""
     number = f"c{call.strip().lower().removeprefix('c')}"
@@ -139,10 +147,7 @@ def find_call(log: LogView, call: str) -> CallView:
             f"there is no call {number} in this log",
             looked_at=[("log", str(log.path)), ("calls", f"{numbers[0]} to {numbers[-1]}" if numbers else "none")],
         )
-    output, complete = event.output, True
-    if len(output) >= LOGGED:
-        whole = _from_transcripts(log, event)
-        output, complete = (whole, True) if whole is not None else (output, False)
+    whole = _whole_output(log, event) if len(event.output) >= LOGGED else event.output
     return CallView(
         event.call,
         LEAD_ALIAS if event.member == LEAD else event.member,
@@ -151,25 +156,22 @@ def find_call(log: LogView, call: str) -> CallView:
         event.outcome,
         event.at,
         event.seconds,
-        output,
-        complete,
+        event.output if whole is None else whole,
+        complete=whole is not None,
     )
 
 
-# ── the whole output ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _from_transcripts(log: LogView, event: ToolCalled) -> str | None:
+def _whole_output(log: LogView, event: ToolCalled) -> str | None:
     """Return the newest matching result of tool and input in the member's transcripts, which begins like the log's."""
     found: str | None = None
     for path in transcripts_of(log.path.parent, event.member):
-        for text in _results(path, event.tool, dict(event.input)):
+        for text in _results_in(path, event.tool, dict(event.input)):
             if text.startswith(event.output):
                 found = text
     return found
 
 
-def _results(path: Path, tool: str, tool_input: dict[str, Any]) -> Iterator[str]:
+def _results_in(path: Path, tool: str, tool_input: dict[str, Any]) -> Iterator[str]:
     waiting: set[str] = set()
     for line in read_lines(path):
         if b'"tool_use' not in line and b'"tool_result"' not in line:
@@ -191,15 +193,7 @@ def _blocks(line: bytes) -> list[Block]:
     return [cast("Block", block) for block in blocks if isinstance(block, dict)]
 
 
-def _of_session(session: SessionView) -> LogView:
-    return LogView(session.log, session.id)
-
-
-def event_name(member: str) -> str:
-    """Return a member's name in lower case, as events have it; `lead` is the lead."""
-    lower = member.lower().partition("@")[0]
-    return LEAD if lower == LEAD_ALIAS else lower
-
+# ── conversations ──────────────────────────────────────────────────────────────────────────────────────────────
 
 Message = Mapping[str, Any]
 """`{"role", "content"}`, as it is sent to a model."""
@@ -281,15 +275,28 @@ def _message(line: bytes) -> bytes:
     return line[at + len(MESSAGE_KEY) : -1] if at > 0 else b""
 
 
+_SUBJECT_KEYS: Sequence[str] = (
+    "command",
+    "file_path",
+    "path",
+    "pattern",
+    "url",
+    "query",
+    "to",
+    "taskId",
+    "subject",
+    "name",
+)
+"""Keys of a call's input that describe its subject, the most specific first."""
+
+
 def describe_input(call: Mapping[str, Any]) -> str:
     """Return a short description of a call's input: the value that names its subject, else its beginning."""
     tool_input: Mapping[str, Any] = call.get("input") or {}
     texts = [
-        str(tool_input[key]) for key in _TELLING if isinstance(tool_input.get(key), str | int) and tool_input[key] != ""
+        str(tool_input[key])
+        for key in _SUBJECT_KEYS
+        if isinstance(tool_input.get(key), str | int) and tool_input[key] != ""
     ]
     others = [value for value in tool_input.values() if isinstance(value, str)]
     return next(iter((*texts, *others)), "")
-
-
-_TELLING: Sequence[str] = ("command", "file_path", "path", "pattern", "url", "query", "to", "taskId", "subject", "name")
-"""Keys of a call's input that describe its subject, the most specific first."""

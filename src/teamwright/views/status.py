@@ -1,18 +1,7 @@
-"""The status of a team: the state of every member, its tasks, open requests, mail and cost.
+"""The status of a team: the state of every member, its tasks, pending requests, mail and cost.
 
 The log has the members' activity, the files have the rest, and the lead's lease shows whether a process leads the team.
-Depends on the packages with the formats.
-[views/status]
-
-Pending requests for a person in all live teams and sessions: the present ones, or the next one.
-
-Changes of directories wake it, for new teams and sessions as for requests. Depends on the places of requests.
-[views/pending_requests]
-
-The status of one member for its own terminal, in the same terms as at its lead's.
-
-Computed for each call, without reading files. Depends on a member of this process.
-[views/member_screen]
+Also here: the pending requests of all teams and sessions, and the status of one member for its own terminal.
 """
 
 from __future__ import annotations
@@ -55,25 +44,6 @@ from teamwright.teams.plan_requests import PLAN_KIND as PLAN
 from teamwright.views.cost import CostView, cost_of_totals
 from teamwright.views.live_status import SessionRow, TaskBoard, known_status
 from teamwright.views.log import LogView
-
-_STARTING_MOST_MS = 60_000
-"""Milliseconds that a member on the roster may take until its first event."""
-
-
-_MEMBER_KEYS = {
-    **{"name": "name", "state": "state", "on": "reason", "since": "since", "active": "active"},
-    **{"open_tasks": "open_tasks", "unread": "unread", "agent_type": "agent_type", "model": "model", "turns": "turn"},
-    **{"tokens": "tokens", "context": "context", "usd": "usd", "mode": "mode", "effort": "effort"},
-    **{"place": "place", "note": "note"},
-}
-"""The keys of a member in JSON output, with the fields that they show."""
-
-
-_REQUEST_KEYS = {
-    **{"id": "id", "member": "asker", "kind": "kind", "what": "what", "at": "opened_at"},
-    **{"owner": "owner", "tool": "tool", "deadline": "deadline"},
-}
-"""The keys of a request in JSON output, with the attributes that they show."""
 
 
 class StatusView(Struct, frozen=True):
@@ -121,6 +91,40 @@ class StatusView(Struct, frozen=True):
     def live(self) -> bool:
         """True when a process leads the team."""
         return self.state == LIVE
+
+
+_MEMBER_KEYS = {
+    "name": "name",
+    "state": "state",
+    "on": "reason",
+    "since": "since",
+    "active": "active",
+    "open_tasks": "open_tasks",
+    "unread": "unread",
+    "agent_type": "agent_type",
+    "model": "model",
+    "turns": "turn",
+    "tokens": "tokens",
+    "context": "context",
+    "usd": "usd",
+    "mode": "mode",
+    "effort": "effort",
+    "place": "place",
+    "note": "note",
+}
+"""The keys of a member in JSON output, with the fields that they show."""
+
+_REQUEST_KEYS = {
+    "id": "id",
+    "member": "asker",
+    "kind": "kind",
+    "what": "what",
+    "at": "opened_at",
+    "owner": "owner",
+    "tool": "tool",
+    "deadline": "deadline",
+}
+"""The keys of a request in JSON output, with the attributes that they show."""
 
 
 def status_views(home: Home, cwd: Path, name: str | None = None) -> list[StatusView]:
@@ -189,10 +193,12 @@ def status_of(home: Home, team: TeamView, team_status: TeamStatus, *, closed: bo
     tasks = {
         task.id: OpenTask((task.owner or "").partition("@")[0], task.waits_for) for task in team.tasks if task.open
     }
-    look = _MemberReader(team, team_status, tasks, live=live, closed=closed, notes=_notes(home, team) if live else {})
-    listed = {_real(member.name) for member in team.members}
+    reader = _MemberReader(
+        team, team_status, tasks, live=live, closed=closed, notes=_place_notes(home, team) if live else {}
+    )
+    listed = {_real_name(member.name) for member in team.members}
     gone = [one for one in team_status.members.values() if one.name not in listed and one.has_ended]
-    members = [look.member(_real(m.name), m) for m in team.members] + [look.member(one.name) for one in gone]
+    members = [reader.member(_real_name(m.name), m) for m in team.members] + [reader.member(one.name) for one in gone]
     usage = team_status.usage
     return StatusView(
         name=team.name,
@@ -207,7 +213,7 @@ def status_of(home: Home, team: TeamView, team_status: TeamStatus, *, closed: bo
         in_order=closed,
         members=tuple(members),
         tasks=team.tasks,
-        requests=tuple(_requests(home, team, team_status)) if live else (),
+        requests=tuple(_pending_requests(home, team, team_status)) if live else (),
         servers=read_state(Path(team.log).parent) if live and team.log else (),
         sandbox=read_sandbox(Path(team.log).parent, team.lead_pid) if live and team.log else None,
         unread=team.unread,
@@ -237,6 +243,12 @@ def _needs_values(script: str) -> bool:
         return True
 
 
+# ── members ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_STARTING_MOST_MS = 60_000
+"""Milliseconds that a member on the roster may take until its first event."""
+
+
 class _MemberReader(Struct, frozen=True):
     """The sources that are shared by all members of one team."""
 
@@ -260,7 +272,7 @@ class _MemberReader(Struct, frozen=True):
             unread=entry.unread,
             agent_type=entry.agent_type,
             model=status.model or entry.model,
-            mode=_mode(name, known, entry),
+            mode=_mode_of(name, known, entry),
             place=entry.place,
             note=self.notes.get(name.lower(), ""),
         )
@@ -297,22 +309,37 @@ class _MemberReader(Struct, frozen=True):
         return MemberState.UNKNOWN, "the log does not mention it" if self.team.log else "there is no log"
 
 
-def _notes(home: Home, team: TeamView) -> dict[str, str]:
+def _place_notes(home: Home, team: TeamView) -> dict[str, str]:
     try:
         file = FileStores(home).read_state(team.directory)
     except TeamwrightError:
         return {}
     if file is None:
         return {}
-    placed = {
-        name: incarnation.place
-        for name, incarnation in file.incarnation_records.items()
-        if incarnation.place is not None
-    }
-    return {name: str(place.get("note", "")) for name, place in placed.items()}
+    incarnations = file.incarnation_records.items()
+    return {name: str(one.place.get("note", "")) for name, one in incarnations if one.place is not None}
 
 
-def _requests(home: Home, team: TeamView, team_status: TeamStatus) -> list[PendingRequest]:
+def _mode_of(name: str, known: MemberStatus | None, entry: MemberStatus | None) -> str:
+    """Return the mode in the log, or the mode on the roster for a member whose mode never changed."""
+    if name == LEAD:
+        return (known.mode or Mode.DEFAULT) if known is not None else ""
+    mode = (known.mode if known is not None else "") or (entry.mode if entry is not None else "")
+    return "" if mode == Mode.BUBBLE else mode
+
+
+def _real_name(display_name: str) -> str:
+    return LEAD if display_name == LEAD_ALIAS else display_name
+
+
+def _display_name(name: str) -> str:
+    return LEAD_ALIAS if name == LEAD else name
+
+
+# ── requests of the team ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _pending_requests(home: Home, team: TeamView, team_status: TeamStatus) -> list[PendingRequest]:
     """Return the open requests for a person by the log, and those that only files have, such as shutdown requests."""
     requests = [
         replace(request, asker=_display_name(request.asker), owner=_display_name(request.owner or request.asker))
@@ -330,10 +357,10 @@ def _unanswered(directory: Path) -> list[PendingRequest]:
         return []
     requests = [name for name in names if not name.endswith(".answer.json")]
     left = [name for name in requests if f"{name.removesuffix('.json')}.answer.json" not in names]
-    return [one for name in left if (one := _of_file(directory / name)) is not None]
+    return [one for name in left if (one := _request_of_file(directory / name)) is not None]
 
 
-def _of_file(path: Path) -> PendingRequest | None:
+def _request_of_file(path: Path) -> PendingRequest | None:
     """Return the request in a file; None when it was answered since."""
     try:
         body = cast("dict[str, Any]", json.loads(path.read_bytes()))
@@ -345,34 +372,19 @@ def _of_file(path: Path) -> PendingRequest | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return PendingRequest(path.stem, "damaged", "", "", "", "the file is not a whole request")
-    asker, tool = str(body.get("asker") or owner), str(body.get("tool") or "")
     return PendingRequest(
         id=str(body.get("id", path.stem)),
         kind=kind,
         owner=_display_name(owner),
-        asker=_display_name(asker),
-        tool=tool,
+        asker=_display_name(str(body.get("asker") or owner)),
+        tool=str(body.get("tool") or ""),
         what=what[:MAX_WHAT],
         opened_at=at,
         deadline=until,
     )
 
 
-def _mode(name: str, known: MemberStatus | None, entry: MemberStatus | None) -> str:
-    """Return the mode in the log, or the mode on the roster for a member whose mode never changed."""
-    if name == LEAD:
-        return (known.mode or Mode.DEFAULT) if known is not None else ""
-    mode = (known.mode if known is not None else "") or (entry.mode if entry is not None else "")
-    return "" if mode == Mode.BUBBLE else mode
-
-
-def _real(display_name: str) -> str:
-    return LEAD if display_name == LEAD_ALIAS else display_name
-
-
-def _display_name(name: str) -> str:
-    return LEAD_ALIAS if name == LEAD else name
-
+# ── requests of all teams and sessions ─────────────────────────────────────────────────────────────────────────
 
 GATHER_S = 0.03
 """Seconds for which changes are collected before the files are read once."""
@@ -439,6 +451,9 @@ def _below(parent: Path) -> Iterator[Path]:
         return
 
 
+# ── one member at its own terminal ─────────────────────────────────────────────────────────────────────────────
+
+
 class MemberScreen(Struct, frozen=True):
     """The status of one member at its own terminal, a `StatusSource`."""
 
@@ -446,14 +461,16 @@ class MemberScreen(Struct, frozen=True):
 
     def members(self, board: TaskBoard, /) -> list[MemberStatus]:
         """Implement `StatusSource.members` with the member alone."""
-        teammate, team = self.seat.member.teammate, self.seat.member.team
+        teammate = self.seat.member.teammate
+        team = self.seat.member.team
         status = team.status if self.seat.requests else replace(team.status, requests={})  # others are closed
         row = with_state(known_status(team, teammate), status, board.open_tasks_by_id())
         return [replace(row, color=teammate.color, task=board.task_of(teammate.name))]
 
     def now(self, board: TaskBoard, /) -> SessionRow:
         """Implement `StatusSource.now` with the member's model, mode, window and money."""
-        seat, known = self.seat, known_status(self.seat.member.team, self.seat.member.teammate)
+        seat = self.seat
+        known = known_status(seat.member.team, seat.member.teammate)
         budget_tracker = seat.member.agent_factory.budget_tracker
         return SessionRow(
             model=seat.model,

@@ -1,22 +1,7 @@
-"""Evidence from the event logs of a team's sessions: gaps in numbers, and records of mail, tasks and requests.
+"""Evidence for an audit: what the event logs, inboxes, requests and tasks of a team say, and the damage in them.
 
-Depends on the format of the log. The other files are needed too, because a killed process loses its last events.
-[views/audit/log_evidence]
-
-Evidence from the inboxes of a team: all entries, consumed and archived ones too.
-
-Reads without a lock, and reads the intact entries of a damaged inbox. Depends on the format of entries.
-[views/audit/mail_evidence]
-
-Evidence about requests: open, or answered by one approver only.
-
-Reads the files as they are, and leaves a damaged file in place.
-[views/audit/request_evidence]
-
-Evidence about tasks: whether each was completed in order and by one owner.
-
-The files have the present status, the log the changes. A difference that a lost line of the log explains is no problem.
-[views/audit/task_evidence]
+Files are read without a lock and left as they are; nothing is raised. A killed process loses the last lines of its log,
+so a difference that a lost line explains is no problem.
 """
 
 from __future__ import annotations
@@ -56,7 +41,7 @@ from teamwright.teams.incoming_mail import starts_turn
 from teamwright.views.audit.team_location import TeamLocation, entries
 from teamwright.views.audit.transcript_evidence import reader_of
 
-_MOST_PROBLEMS = 5
+# ── event logs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class SentMessage(NamedTuple):
@@ -103,13 +88,22 @@ class LogEvidence(Struct):
             return
         kind, member = data.get("type"), str(data.get("member", ""))
         if kind == "message_sent":
-            to, wire = reader_of(str(data.get("to", ""))), str(data.get("wire", ""))
-            number = len(self.sent)
-            self.sent[str(data.get("message_id"))] = SentMessage(member, to, wire, str(data.get("summary", "")), number)
+            self.sent[str(data.get("message_id"))] = SentMessage(
+                sender=member,
+                to=reader_of(str(data.get("to", ""))),
+                wire=str(data.get("wire", "")),
+                summary=str(data.get("summary", "")),
+                number=len(self.sent),
+            )
         elif kind == "task_changed" and isinstance(data.get("task"), dict):
-            self.steps.append(_step(cast("dict[str, Any]", data["task"]), str(data.get("change", "")), member, at))
+            self.steps.append(
+                _logged_change(cast("dict[str, Any]", data["task"]), str(data.get("change", "")), member, at)
+            )
         elif kind == "request_closed":
             self.closed[str(data.get("request"))] += 1
+
+
+_MOST_PROBLEMS = 5
 
 
 def read_logs(place: TeamLocation) -> LogEvidence:
@@ -131,11 +125,7 @@ def read_logs(place: TeamLocation) -> LogEvidence:
 def _read_log(path: Path, logs: LogEvidence, place: TeamLocation, wrong: list[str]) -> None:
     last = 0
     for row, line in enumerate(read_lines(path), 1):
-        try:
-            value: object = json.loads(line)
-        except (ValueError, RecursionError):
-            value = None
-        data = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        data = _parse_object(line) or {}
         number = data.get("n")
         if not isinstance(number, int):
             wrong.append(f"line {row} is not a whole event")
@@ -149,7 +139,7 @@ def _read_log(path: Path, logs: LogEvidence, place: TeamLocation, wrong: list[st
             logs.take(data, place)
 
 
-def _step(task: dict[str, Any], change: str, by: str, at: float) -> LoggedTaskChange:
+def _logged_change(task: dict[str, Any], change: str, by: str, at: float) -> LoggedTaskChange:
     blockers: object = task.get("blocked_by")
     ids = tuple(str(one) for one in cast("list[Any]", blockers)) if isinstance(blockers, list) else ()
     return LoggedTaskChange(
@@ -157,7 +147,9 @@ def _step(task: dict[str, Any], change: str, by: str, at: float) -> LoggedTaskCh
     )
 
 
-_ANSWERS = (ShutdownApproved, ShutdownRejected, PlanApprovalResponse, PermissionResponse)
+# ── mail ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_ANSWER_TYPES = (ShutdownApproved, ShutdownRejected, PlanApprovalResponse, PermissionResponse)
 
 
 class InboxMessage(NamedTuple):
@@ -197,12 +189,9 @@ class MailEvidence(Struct):
             self.letters[key] = before._replace(read=before.read or read)
             return
         message = parse_protocol(entry.text) if entry.text[:1] == "{" else None
-        self._note_answer(key, message)
-        self.letters[key] = _letter(entry, message, read=read)
-
-    def _note_answer(self, key: Key, message: ProtocolMessage | None) -> None:
-        if isinstance(message, _ANSWERS):
-            self.answers.setdefault((key[0], message.request_id), set()).add(key[1])
+        if isinstance(message, _ANSWER_TYPES):
+            self.answers.setdefault((reader, message.request_id), set()).add(entry.msg_id)
+        self.letters[key] = _inbox_message(entry, message, read=read)
 
 
 def read_mail(inboxes: Path) -> MailEvidence:
@@ -210,41 +199,39 @@ def read_mail(inboxes: Path) -> MailEvidence:
     mail = MailEvidence()
     for path in entries(inboxes / "archive"):
         if path.suffix == ".jsonl":
-            _archive(mail, path)
+            _read_archive(mail, path)
     for path in entries(inboxes):
         if path.suffix == ".json" and path.is_file():
-            _inbox(mail, path)
+            _read_inbox(mail, path)
     return mail
 
 
-def _letter(entry: InboxEntry, message: ProtocolMessage | None, *, read: bool) -> InboxMessage:
+def _inbox_message(entry: InboxEntry, message: ProtocolMessage | None, *, read: bool) -> InboxMessage:
     idle = isinstance(message, IdleNotification)
     quiet = not message.wakes_reader if isinstance(message, IdleNotification) else not starts_turn(entry)
     wire = "" if message is None else message.TYPE
     return InboxMessage(entry.sender, hash(entry.text), entry.timestamp or "", read, wire, idle, quiet)
 
 
-def _archive(mail: MailEvidence, path: Path) -> None:
-    reader, torn = path.stem.lower(), 0
+def _read_archive(mail: MailEvidence, path: Path) -> None:
+    reader = path.stem.lower()
+    torn = 0
     try:
         for line in read_lines(path):
-            try:
-                value: object = json.loads(line)
-            except (ValueError, RecursionError):
-                value = None
-            if isinstance(value, dict):
-                mail.add(reader, cast("dict[str, Any]", value), archived=True)
-            else:
+            fields = _parse_object(line)
+            if fields is None:
                 torn += 1
+            else:
+                mail.add(reader, fields, archived=True)
     except OSError as problem:
         mail.damaged.append(f"{path}: {problem.strerror}")
     if torn:
         mail.damaged.append(f"{path}: {torn} lines are not whole entries")
 
 
-def _inbox(mail: MailEvidence, path: Path) -> None:
+def _read_inbox(mail: MailEvidence, path: Path) -> None:
     try:
-        found, damaged = _elements(path)
+        found, damaged = _inbox_entries(path)
     except OSError as problem:
         mail.damaged.append(f"{path}: {problem.strerror}")
         return
@@ -254,7 +241,7 @@ def _inbox(mail: MailEvidence, path: Path) -> None:
         mail.damaged.append(f"{path} is not a whole inbox; {len(found)} entries in it are")
 
 
-def _elements(path: Path) -> tuple[list[dict[str, Any]], bool]:
+def _inbox_entries(path: Path) -> tuple[list[dict[str, Any]], bool]:
     """Return the entries, and True for a damaged file. The file is read again, because a write may be in progress."""
     content = b""
     for left in range(RETRIES, -1, -1):
@@ -271,7 +258,9 @@ def _elements(path: Path) -> tuple[list[dict[str, Any]], bool]:
     return salvage_entries(content), True
 
 
-_ANSWER = ".answer.json"
+# ── requests ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+_ANSWER_SUFFIX = ".answer.json"
 
 
 class RequestEvidence(Struct, frozen=True):
@@ -296,11 +285,11 @@ def judge_requests(place: TeamLocation, mail: MailEvidence, logs: LogEvidence) -
     for path in (*entries(place.requests), *entries(place.requests / "answered")):
         if path.suffix != ".json":
             continue
-        body = _load(path)
+        body = _load_request(path)
         if body is None:
             damaged.append(f"{path} is not a whole request")
-        id = _id(path)
-        if not path.name.endswith(_ANSWER):
+        id = _request_id(path)
+        if not path.name.endswith(_ANSWER_SUFFIX):
             requests.add(id)
         elif answers.setdefault(id, body) != body:
             twice.add(id)
@@ -313,17 +302,27 @@ def judge_requests(place: TeamLocation, mail: MailEvidence, logs: LogEvidence) -
     )
 
 
-def _id(path: Path) -> str:
+def _request_id(path: Path) -> str:
     return parse_file_stem(path.name.removesuffix(".json").removesuffix(".answer"))
 
 
-def _load(path: Path) -> dict[str, Any] | None:
+def _load_request(path: Path) -> dict[str, Any] | None:
     try:
-        value: object = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        return _parse_object(path.read_bytes())
+    except OSError:
+        return None
+
+
+def _parse_object(data: bytes) -> dict[str, Any] | None:
+    """Parse a JSON object; return None for anything else, such as a torn line."""
+    try:
+        value: object = json.loads(data)
+    except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
+
+# ── tasks ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 CALL = "call"
 """The key in a task's metadata that names the tool call which created it."""
@@ -357,11 +356,13 @@ def judge_tasks(place: TeamLocation, logs: LogEvidence) -> TaskEvidence:
     return TaskEvidence(
         done=len(done),
         open=len(whole) - len(done),
-        twice=_sorted(twice),
-        orphaned=_sorted({task.id for task in whole if _is_orphan(place, task)}),
-        out_of_order=tuple(sorted(history.out_of_order(tasks), key=lambda pair: (_number(pair[0]), _number(pair[1])))),
-        reused=_sorted(history.reused),
-        doubled=_of_one_call(whole),
+        twice=_sorted_ids(twice),
+        orphaned=_sorted_ids({task.id for task in whole if _is_orphan(place, task)}),
+        out_of_order=tuple(
+            sorted(history.out_of_order(tasks), key=lambda pair: (_id_order(pair[0]), _id_order(pair[1])))
+        ),
+        reused=_sorted_ids(history.reused),
+        doubled=_tasks_of_one_call(whole),
         damaged=tuple(damaged),
     )
 
@@ -382,12 +383,12 @@ def _read_tasks(place: TeamLocation) -> tuple[dict[str, Task], list[str]]:
             continue
         if isinstance(found, DamagedTaskFile):
             damaged.append(f"{path} is not a whole task: {found.reason}")
-        elif found is not None and (task := _of_team(found.task, place)) is not None:
+        elif found is not None and (task := _task_of_team(found.task, place)) is not None:
             tasks[task.id] = task
     return tasks, damaged
 
 
-def _of_team(task: Task, place: TeamLocation) -> Task | None:
+def _task_of_team(task: Task, place: TeamLocation) -> Task | None:
     """Return the task with its owner's bare name; None for a task of another team on a shared list."""
     if not place.shared_list or place.file is None:
         return task
@@ -463,7 +464,7 @@ def _is_orphan(place: TeamLocation, task: Task) -> bool:
     return task.owner is None or not any(is_owner(task.owner, member.name) for member in place.config.members)
 
 
-def _of_one_call(tasks: list[Task]) -> tuple[tuple[str, ...], ...]:
+def _tasks_of_one_call(tasks: list[Task]) -> tuple[tuple[str, ...], ...]:
     tasks_of_call: defaultdict[str, list[str]] = defaultdict(list)
     for task in tasks:
         call = (task.metadata or {}).get(CALL)
@@ -472,9 +473,9 @@ def _of_one_call(tasks: list[Task]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(ids) for ids in tasks_of_call.values() if len(ids) > 1)
 
 
-def _sorted(ids: set[str]) -> tuple[str, ...]:
-    return tuple(sorted(ids, key=_number))
+def _sorted_ids(ids: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(ids, key=_id_order))
 
 
-def _number(id: str) -> tuple[int, str]:
+def _id_order(id: str) -> tuple[int, str]:
     return (len(id), id)

@@ -1,18 +1,6 @@
-"""`teamwright config`: settings with the file of each; get, set and unset a key, list the files, print the schema.
+"""Commands about configuration: `config` for settings, `check` for every file, `agents` for agent types, and `models`.
 
-Depends on the package `views` and reads and writes through `config`.
-[ui/cli/config]
-
-`teamwright check`: every configuration file of this directory and its state. Exit code 1 when one is broken.
-[ui/cli/check]
-
-`teamwright agents` and `agents show NAME`: the agent types of this directory, and the fields of each.
-
-Depends on the package `views`.
-[ui/cli/agents]
-
-`teamwright models`: model names for `--model`, their prices, and the models that a provider lists.
-[ui/cli/models]
+Only `config set` and `config unset` change a file. `check` ends with exit code 1 when a file is broken.
 """
 
 from __future__ import annotations
@@ -58,11 +46,7 @@ from teamwright.views.model_catalog import (
     model_catalog,
 )
 
-USED_MOST = 5
-"""The number of values of a list that `set` prints."""
-
-KEY_WIDTH = 30
-"""The width of the key column."""
+# ── config ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.group(invoke_without_command=True)
@@ -140,6 +124,10 @@ def set_command(ctx: click.Context, /, key: str, value: str, **targets: bool) ->
     return 0
 
 
+USED_MOST = 5
+"""The number of values of a list that `set` prints."""
+
+
 def _say_used(query: SettingsQuery, key: str) -> None:
     """Print the value that a run here uses and the file it comes from. A nearer file may override the one just set."""
     try:
@@ -210,6 +198,10 @@ def _shown_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+KEY_WIDTH = 30
+"""The width of the key column."""
+
+
 def _setting_line(value: SettingValue) -> str:
     """Return key and value on one line; a longer line is cut, and complete in the JSON."""
     plain = value.name and value.name == value.value
@@ -217,8 +209,7 @@ def _setting_line(value: SettingValue) -> str:
     return cut(f"  {pad(one_line(key), KEY_WIDTH)}  {one_line(_shown_value(value.value))}".rstrip(), WIDTH)
 
 
-STATE_WIDTH = 12
-"""The width of the state column, and the indent of continuation lines."""
+# ── check ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(params=agent_flags())
@@ -253,17 +244,15 @@ def _show_assets(found: Assets, cwd: Path) -> None:
     if found.assets:
         say()
     counts = found.counts
-    say(
-        ", ".join(
-            f"{count} {state}" if state != "needs trust" else _waiting_text(count) for state, count in counts.items()
-        )
-    )
+    texts = {state: f"{count} {state}" for state, count in counts.items()}
+    texts["needs trust"] = f"{counts['needs trust']} {'needs' if counts['needs trust'] == 1 else 'need'} trust"
+    say(", ".join(texts.values()))
     if counts["needs trust"]:
         say("What waits takes effect after: teamwright trust")
 
 
-def _waiting_text(count: int) -> str:
-    return f"{count} {'needs' if count == 1 else 'need'} trust"
+STATE_WIDTH = 12
+"""The width of the state column, and the indent of continuation lines."""
 
 
 def _show_asset(asset: Asset, cwd: Path) -> None:
@@ -285,13 +274,16 @@ def _show_asset(asset: Asset, cwd: Path) -> None:
             say(indent + part)
 
 
+# ── agents ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.group(invoke_without_command=True, params=agent_flags())
 @json_flag
 @click.pass_context
 def agents(ctx: click.Context, /, as_json: bool, **flags: Any) -> int:
     """List the agent types with source, model, tools and description. `show` prints one of them in full."""
     if ctx.invoked_subcommand is None:
-        return _listed(ctx, flags, as_json=as_json)
+        return _list_types(ctx, flags, as_json=as_json)
     if as_json or any(flags.values()):
         behind = f"teamwright agents {ctx.invoked_subcommand} …"
         raise UsageError("usage", f"flags of {ctx.invoked_subcommand} are written after it", do=[behind])
@@ -303,15 +295,15 @@ def agents(ctx: click.Context, /, as_json: bool, **flags: Any) -> int:
 @click.pass_context
 def list_agents(ctx: click.Context, /, as_json: bool, **flags: Any) -> int:
     """List every definition by precedence: of several with one name the first is used."""
-    return _listed(ctx, flags, as_json=as_json)
+    return _list_types(ctx, flags, as_json=as_json)
 
 
-def _listed(ctx: click.Context, flags: dict[str, Any], *, as_json: bool) -> int:
+def _list_types(ctx: click.Context, flags: dict[str, Any], *, as_json: bool) -> int:
     found = agent_types_view(_types_query(ctx, flags))
     if as_json:
         say_json(found)
     else:
-        _list(found)
+        _show_types(found)
     return 0
 
 
@@ -339,15 +331,15 @@ def _types_query(ctx: click.Context, flags: dict[str, Any]) -> AgentTypeQuery:
     return AgentTypeQuery(resolve_home(place.home), place.cwd, place.settings, flag_agents, plugins)
 
 
-def _list(found: AgentTypesView) -> None:
+def _show_types(found: AgentTypesView) -> None:
     head, *rows = table_lines(("type", "state", "model", "source", "tools"), [_type_row(view) for view in found.kinds])
     say(head)
     for row, view in zip(rows, found.kinds, strict=True):
         say(row)
         if view.description:
             say(f"  {one_line(view.description, WIDTH - 2)}")
-    notes = [f"{_where(view)}: {view.why}" for view in found.kinds if view.state == "broken"]
-    notes += [f"{_where(view)}: needs trust: {view.why}" for view in found.kinds if view.state == "needs trust"]
+    notes = [f"{_type_source(view)}: {view.why}" for view in found.kinds if view.state == "broken"]
+    notes += [f"{_type_source(view)}: needs trust: {view.why}" for view in found.kinds if view.state == "needs trust"]
     notes += found.ignored
     if notes:
         say()
@@ -365,14 +357,14 @@ def _type_row(view: AgentTypeView) -> tuple[str, str, str, str, str]:
     return one_line(view.name), view.state, view.fields.get("model") or "inherit", one_line(view.source), tools_text
 
 
-def _where(view: AgentTypeView) -> str:
+def _type_source(view: AgentTypeView) -> str:
     return view.file or view.source
 
 
 def _show_type(view: AgentTypeView) -> None:
     say(f"{one_line(view.name)}  {view.state}" + (f" {one_line(view.why)}" if view.why else ""))
     say_facts([("source", view.source), ("file", view.file), ("description", view.description)])
-    say_facts([(name, _plain(value)) for name, value in view.fields.items()], label=18)
+    say_facts([(name, _shown_value(value)) for name, value in view.fields.items()], label=18)
     say_facts([("does not start", view.refused)], label=18)
     for text in view.warnings:
         say(f"warning: {one_line(text)}")
@@ -381,8 +373,7 @@ def _show_type(view: AgentTypeView) -> None:
         say(clean(view.prompt))
 
 
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+# ── models ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command()
@@ -409,19 +400,19 @@ def _show_provider(provider: str, rows: list[ModelView], *, as_json: bool) -> in
     elif not rows:
         say(f"{provider} lists no models.")
     else:
-        _table(rows)
+        _show_models(rows)
     return 0
 
 
 def _show_catalog(found: ModelCatalog) -> None:
-    say_table(("provider", "where", "key"), [(row.id, _short(row.where), row.key) for row in found.providers])
+    say_table(("provider", "where", "key"), [(row.id, _short_address(row.where), row.key) for row in found.providers])
     say()
     for lacks in dict.fromkeys(row.lacks for row in found.providers if row.lacks):
         without = ", ".join(row.id for row in found.providers if row.lacks == lacks)
         for line in textwrap.wrap(f"Without {', '.join(lacks)}: {without}.", WIDTH):
             say(line)
     say()
-    _table(found.models)
+    _show_models(found.models)
     say()
     say(f"USD for a million tokens, as published on {found.seen}; a local model costs 0.")
     say("Other names work as provider/model, at an unknown price.")
@@ -437,14 +428,14 @@ WHERE = 36
 """The width of the address column; the JSON has the full address."""
 
 
-def _short(where: str) -> str:
+def _short_address(where: str) -> str:
     return where if len(where) <= WHERE else f"{where[: WHERE - 1]}…"
 
 
 _SOURCES = {SETTINGS: "settings", SERVER: "server", CATALOGUE: "catalogue", OWN_SERVER: ""}
 
 
-def _table(models: Sequence[ModelView]) -> None:
+def _show_models(models: Sequence[ModelView]) -> None:
     say_table(("model", "alias", "window", "USD in", "out", "source"), [_model_row(model) for model in models])
 
 

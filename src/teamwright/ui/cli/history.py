@@ -1,15 +1,4 @@
-"""`teamwright undo`: take back the edits of a session's last prompt, all or none.
-[ui/cli/undo]
-
-`teamwright diff`: the changes of a session to files, with the member that made each.
-[ui/cli/diff]
-
-`teamwright rewind`: take the conversation and the files of a session back to the time before a prompt.
-[ui/cli/rewind]
-
-`teamwright review`: the work of a team on one screen, by member, with actions on it.
-[ui/cli/review]
-"""
+"""Commands about the edits of a session: `undo` and `rewind` take back, `diff` shows, `review` decides by member."""
 
 from __future__ import annotations
 
@@ -49,6 +38,8 @@ from teamwright.ui.cli.output import format_iso, json_flag, say, say_facts, say_
 from teamwright.ui.cli.run_location import RunLocation, open_access, run_location
 from teamwright.ui.display_text import clean
 
+# ── undo ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
 
 @click.command()
 @click.argument("name", required=False, metavar="[SESSION or TEAM]")
@@ -82,15 +73,8 @@ def undo(ctx: click.Context, /, name: str | None, member: str | None, excluded: 
 
 def _confirm_undo(where: HistoryLocation, plan: UndoPlan) -> UndoPlan | None:
     """Ask the person, and return the plan after a yes. Raises UsageError off a terminal."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        count = len(plan.steps)
-        raise UsageError(
-            "usage",
-            "no user is present to confirm",
-            looked_at=[("session", where.session), ("would do", f"take back {count} file{'' if count == 1 else 's'}")],
-            do=["add --yes"],
-            note="nothing was changed",
-        )
+    count = len(plan.steps)
+    _require_terminal(where, ("would do", f"take back {count} file{'' if count == 1 else 's'}"))
     prompt = f'"{plan.prompt.text}"' if plan.prompt.text else ""
     say_facts([("session", where.session), ("team", where.team), ("prompt", prompt)], label=8)
     say_facts([("said", format_iso(plan.prompt.at) if plan.prompt.at else "")], label=8)
@@ -98,6 +82,27 @@ def _confirm_undo(where: HistoryLocation, plan: UndoPlan) -> UndoPlan | None:
     say_table(("", "file", "edits of"), plan_rows(plan, where.cwd))
     say()
     return plan if click.confirm(f"Take this back? ({COMMANDS_STAY})") else None
+
+
+def _require_terminal(where: HistoryLocation, *effects: tuple[str, str]) -> None:
+    """Raise UsageError with these effects when no person is here to confirm them."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "usage",
+            "no user is present to confirm",
+            looked_at=[("session", where.session), *effects],
+            do=["add --yes"],
+            note="nothing was changed",
+        )
+
+
+async def find_edits(place: RunLocation, name: str | None) -> HistoryLocation:
+    """Return the location of a session's edits, which are on this machine. Raises TeamwrightError."""
+    async with open_access(place, name) as access:
+        return accessed_history(access, resolve_home(place.home), place.cwd, name).require_here()
+
+
+# ── diff ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command()
@@ -127,19 +132,13 @@ def diff(ctx: click.Context, /, name: str | None, member: str | None, call_id: s
         return 0
     found = session_changes(where, member)
     if how["as_json"]:
-        _say_json(found, stat=how["stat"])
+        _say_changes_json(found, stat=how["stat"])
     else:
         _show_changes(found, home, stat=how["stat"])
     return 0
 
 
-async def find_edits(place: RunLocation, name: str | None) -> HistoryLocation:
-    """Return the location of a session's edits, which are on this machine. Raises TeamwrightError."""
-    async with open_access(place, name) as access:
-        return accessed_history(access, resolve_home(place.home), place.cwd, name).require_here()
-
-
-def _say_json(found: SessionChanges, *, stat: bool) -> None:
+def _say_changes_json(found: SessionChanges, *, stat: bool) -> None:
     files = [replace(change, diff="") if stat else change for change in found.files]
     where = found.place
     about = {"session": where.session, "team": where.team, "cwd": where.cwd, "member": found.member}
@@ -169,6 +168,9 @@ def _show_changes(found: SessionChanges, home: Home, *, stat: bool) -> None:
         say(clean(line))
 
 
+# ── rewind ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command()
 @click.argument("name", required=False, metavar="[SESSION or TEAM]")
 @click.option("--to", "number", metavar="N", type=int, help="Go back to the time before prompt N; else list them.")
@@ -194,7 +196,7 @@ def rewind(ctx: click.Context, /, name: str | None, number: int | None, **how: b
         return _fork(where, number, as_json=how["as_json"])
     if (done := asyncio.run(complete_rewind(where))) is None:
         if number is None:
-            return _list(where, as_json=how["as_json"])
+            return _list_prompts(where, as_json=how["as_json"])
         scope: Scope = "conversation" if how["conversation_only"] else "files" if how["files_only"] else "all"
         agreed = None if how["yes"] else _confirm_rewind(where, preview_rewind(where, number, scope))
         if agreed is None and not how["yes"]:
@@ -221,7 +223,7 @@ def _fork(where: HistoryLocation, number: int | None, *, as_json: bool) -> int:
     return 0
 
 
-def _list(where: HistoryLocation, *, as_json: bool) -> int:
+def _list_prompts(where: HistoryLocation, *, as_json: bool) -> int:
     found = rewind_list(where)
     if as_json:
         say_json(found)
@@ -237,19 +239,11 @@ def _list(where: HistoryLocation, *, as_json: bool) -> int:
 
 def _confirm_rewind(where: HistoryLocation, plan: UndoPlan) -> UndoPlan | None:
     """Ask the person, and return the plan after a yes. Raises UsageError off a terminal."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        count = len(plan.steps)
-        raise UsageError(
-            "usage",
-            "no user is present to confirm",
-            looked_at=[
-                ("session", where.session),
-                ("would do", f"go back to the time before prompt {plan.prompt.number}"),
-                ("files", f"{count} would change"),
-            ],
-            do=["add --yes"],
-            note="nothing was changed",
-        )
+    _require_terminal(
+        where,
+        ("would do", f"go back to the time before prompt {plan.prompt.number}"),
+        ("files", f"{len(plan.steps)} would change"),
+    )
     say_facts([("session", where.session), ("team", where.team), ("before", f'"{clean(plan.prompt.text)}"')], label=8)
     say_facts([("said", format_iso(plan.prompt.at)), ("back", TAKEN_BACK[plan.scope])], label=8)
     say()
@@ -261,7 +255,7 @@ def _confirm_rewind(where: HistoryLocation, plan: UndoPlan) -> UndoPlan | None:
     return plan if click.confirm(f"Go back? ({COMMANDS_STAY})") else None
 
 
-_DIFF = "d"
+# ── review ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command()
@@ -281,10 +275,10 @@ def review(
         require_person(home, "decides about the work of members")
         if member is None:
             raise UsageError("usage", f"--do {action} needs --member NAME", note="nothing was changed")
-        result = asyncio.run(_act(place, name, action, member, text))
+        result = asyncio.run(_act_on_member(place, name, action, member, text))
         say_json({"member": member, "action": action, "result": result}) if as_json else say(clean(result))
         return 0
-    found = asyncio.run(_load(place, name))
+    found = asyncio.run(_load_review(place, name))
     if member is not None:
         found = replace(found, members=(found.member(member),))
     if as_json:
@@ -293,18 +287,18 @@ def review(
     _show_review(found, home)
     if sys.stdin.isatty() and sys.stdout.isatty():
         require_person(home, "decides about the work of members")
-        _decide(place, found, name, home)
+        _read_actions(place, found, name, home)
     else:
         say(f"act on it: teamwright review {found.place.session[:8]} --do ACTION --member NAME")
     return 0
 
 
-async def _load(where: RunLocation, name: str | None) -> TeamReview:
+async def _load_review(where: RunLocation, name: str | None) -> TeamReview:
     async with open_access(where, name) as access:
         return team_review(access, accessed_history(access, resolve_home(where.home), where.cwd, name))
 
 
-async def _act(where: RunLocation, name: str | None, action: str, member: str, text: str) -> str:
+async def _act_on_member(where: RunLocation, name: str | None, action: str, member: str, text: str) -> str:
     async with open_access(where, name) as access:
         place = accessed_history(access, resolve_home(where.home), where.cwd, name)
         return await act_on_review(team_review(access, place), action, member, text)
@@ -329,9 +323,12 @@ def _show_review(found: TeamReview, home: Home) -> None:
     say_styled(review_lines(found), home)
 
 
-def _decide(where: RunLocation, found: TeamReview, name: str | None, home: Home) -> None:
+_DIFF_KEY = "d"
+
+
+def _read_actions(where: RunLocation, found: TeamReview, name: str | None, home: Home) -> None:
     """Read actions until the person leaves. A refused action is named, and the next one is read."""
-    for line in (*key_lines(), f"{_DIFF} NAME                 show the diff", "Enter                  leave"):
+    for line in (*key_lines(), f"{_DIFF_KEY} NAME                 show the diff", "Enter                  leave"):
         say(line)
     where, name = replace(where, cwd=Path(found.place.cwd)), name or found.place.session
     while True:
@@ -344,11 +341,11 @@ def _decide(where: RunLocation, found: TeamReview, name: str | None, home: Home)
             return
         key, member, text = [*words, "", ""][:3]
         try:
-            if key == _DIFF:
+            if key == _DIFF_KEY:
                 say_styled(member_diff(found, member), home)
             else:
-                say(clean(asyncio.run(_act(where, name, key, member, text))))
+                say(clean(asyncio.run(_act_on_member(where, name, key, member, text))))
         except TeamwrightError as problem:
             say(clean(problem.render()))
         else:
-            found = asyncio.run(_load(where, name))
+            found = asyncio.run(_load_review(where, name))

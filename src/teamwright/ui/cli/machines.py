@@ -1,9 +1,4 @@
-"""`teamwright worker` and `teamwright workers`: run members of teams on this machine, and list the machines.
-[ui/cli/worker]
-
-`teamwright database`: make, check, upgrade and describe the schema of a team space in PostgreSQL.
-[ui/cli/database]
-"""
+"""Commands about a team space in PostgreSQL: `database` for its schema, `worker` and `workers` for its machines."""
 
 from __future__ import annotations
 
@@ -26,6 +21,9 @@ from teamwright.ui.cli.run_location import run_location
 if TYPE_CHECKING:
     from teamwright.database.address import DatabaseAddress
     from teamwright.database.workers import WorkerStatus
+
+
+# ── workers ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command()
@@ -60,8 +58,8 @@ def worker(
     require_person(home, "starts members for leads on other machines")
     beside = home.own.with_name(f"{home.own.name}-worker") / member_name(name)
     work = Path(os.path.abspath(directory)) if directory else beside
-    settings = WorkerSettings(member_name(name), work, labels, slots, dict(map(_repository, repositories)))
-    asyncio.run(WorkerProcess(database_address(ctx), home, settings, _report).run())
+    settings = WorkerSettings(member_name(name), work, labels, slots, dict(map(_parse_repository, repositories)))
+    asyncio.run(WorkerProcess(database_address(ctx), home, settings, _say_at_once).run())
     return 0
 
 
@@ -70,7 +68,7 @@ def worker(
 @click.pass_context
 def workers(ctx: click.Context, /, as_json: bool) -> int:
     """List the workers of the database: labels, free slots, members, last sign of life, version."""
-    found = asyncio.run(_workers(ctx))
+    found = asyncio.run(_read_workers(ctx))
     if as_json:
         say_json(
             {
@@ -93,13 +91,13 @@ def workers(ctx: click.Context, /, as_json: bool) -> int:
     return 0
 
 
-def _report(line: str) -> None:
+def _say_at_once(line: str) -> None:
     """Print a line at once, also into a file or a pipe."""
     say(line)
     sys.stdout.flush()
 
 
-async def _workers(ctx: click.Context) -> list[WorkerStatus]:
+async def _read_workers(ctx: click.Context) -> list[WorkerStatus]:
     from teamwright.database.connection import Database
     from teamwright.database.workers import list_workers
 
@@ -110,7 +108,7 @@ async def _workers(ctx: click.Context) -> list[WorkerStatus]:
         await database.close()
 
 
-def _repository(text: str) -> tuple[str, Path]:
+def _parse_repository(text: str) -> tuple[str, Path]:
     url, equals, path = text.rpartition("=")
     if not equals or not url or not Path(path).is_dir():
         raise UsageError(
@@ -122,7 +120,7 @@ def _repository(text: str) -> tuple[str, Path]:
     return url, Path(os.path.abspath(path))
 
 
-_CHANGES = "changes the schema of a database"
+# ── database ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.group(invoke_without_command=True)
@@ -135,6 +133,9 @@ def database(ctx: click.Context, /) -> int:
     if ctx.invoked_subcommand is None:
         return int(ctx.invoke(database_status))
     return 0
+
+
+_CHANGES = "changes the schema of a database"
 
 
 @database.command()

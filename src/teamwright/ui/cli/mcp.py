@@ -1,11 +1,6 @@
-"""`teamwright mcp`: add, list, show and remove MCP servers in settings files; log in at a server, and log out.
+"""`teamwright mcp`: MCP servers in settings files, and logins at them; `teamwright import`: those of another product.
 
-Depends on `views.mcp_servers` for reading, on `config.edit_settings` for changes and on `member_process.login`. A login
-opens the browser and is stored for all sessions. Starts no server; tokens are never printed.
-[ui/cli/mcp]
-
-`teamwright import`: take MCP servers over from the state file of the other product, after showing them.
-[ui/cli/import_servers]
+A login opens the browser and is stored for all sessions. Starts no server; tokens are never printed.
 """
 
 from __future__ import annotations
@@ -45,65 +40,6 @@ from teamwright.views.configuration import (
     mcp_server_views,
 )
 
-SECRET_VARIABLE = "MCP_CLIENT_SECRET"
-"""The variable with the secret of a client that was registered beforehand."""
-
-
-@click.command("login")
-@click.argument("name")
-@click.option("--client-id", default="", help="The id of a client that you registered at the service.")
-@click.option("--callback-port", type=click.IntRange(0, 65535), default=0, help="Port of the redirect; default: any.")
-@click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=LOGIN_S, help="Seconds to wait for you; default 300.")
-@click.pass_context
-def login_command(
-    ctx: click.Context, /, name: str, client_id: str, callback_port: int, no_browser: bool, timeout: float
-) -> int:
-    """Log in to the server NAME with OAuth: in a browser, with a redirect to this machine.
-
-    The tokens are stored in the home and are refreshed by sessions.
-    """
-    place = run_location(ctx)
-    home = resolve_home(place.home)
-    require_person(home, DOES)
-    config = load_server_config(SettingsQuery(home, place.cwd, place.settings), name)
-    opens = not no_browser and is_on_terminal()
-
-    def show(address: str) -> None:
-        note(f"Open this address to log in to {one_line(name)}:")
-        note(address)
-        if opens:
-            own = own_variables(os.environ)  # the module looks for browsers on the PATH
-            os.environ.clear()
-            os.environ.update(own)
-            webbrowser.open(address)
-
-    request = LoginRequest(callback_port, client_id, os.environ.get(SECRET_VARIABLE, ""), timeout)
-    tools = asyncio.run(log_in(home, config, request, show))
-    say(f"Logged in to {one_line(name)}: {tools} tools")
-    return 0
-
-
-@click.command("logout")
-@click.argument("name")
-@click.pass_context
-def logout_command(ctx: click.Context, /, name: str) -> int:
-    """Remove the stored login at the server NAME."""
-    place = run_location(ctx)
-    home = resolve_home(place.home)
-    require_person(home, DOES)
-    config = load_server_config(SettingsQuery(home, place.cwd, place.settings), name)
-    if not LoginStore(home.mcp_logins).remove(config):
-        raise UsageError("usage", f"there is no login at {name[:80]!r}", note="nothing was changed")
-    say(f"The login at {one_line(name)} was removed. To end it at the service too, use the page of your account there.")
-    return 0
-
-
-SCOPES: dict[str, Target] = {"local": "local", "project": "project", "user": "user"}
-_PLACES = {"user": "userSettings", "project": "projectSettings", "local": "localSettings"}
-
-_UNCHANGED = "nothing was changed"
-
 
 @click.group(invoke_without_command=True)
 @click.pass_context
@@ -114,8 +50,10 @@ def mcp(ctx: click.Context, /) -> int:
     return 0
 
 
-mcp.add_command(login_command)
-mcp.add_command(logout_command)
+SCOPES: dict[str, Target] = {"local": "local", "project": "project", "user": "user"}
+
+_PLACES = {"user": "userSettings", "project": "projectSettings", "local": "localSettings"}
+_UNCHANGED = "nothing was changed"
 
 _scope = click.option(
     "-s",
@@ -223,8 +161,8 @@ def _add(ctx: click.Context, name: str, entry: object, scope: str | None) -> int
 def list_command(ctx: click.Context, /, as_json: bool) -> int:
     """List the servers of this directory with their files. Starts none of them."""
     query = _query(ctx)
-    found, problem = mcp_server_views(query), project_servers(repository_of(query.cwd)).problem
-    if problem:
+    found = mcp_server_views(query)
+    if problem := project_servers(repository_of(query.cwd)).problem:
         note(f"no server of {FILE} is used: {problem}")
     if as_json:
         say_json(found)
@@ -320,7 +258,63 @@ def _query(ctx: click.Context) -> SettingsQuery:
     return SettingsQuery(resolve_home(place.home), place.cwd, place.settings)
 
 
-_FILES = {"user": "your own settings", "local": "the settings of this checkout"}
+# ── logins ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SECRET_VARIABLE = "MCP_CLIENT_SECRET"
+"""The variable with the secret of a client that was registered beforehand."""
+
+
+@mcp.command("login")
+@click.argument("name")
+@click.option("--client-id", default="", help="The id of a client that you registered at the service.")
+@click.option("--callback-port", type=click.IntRange(0, 65535), default=0, help="Port of the redirect; default: any.")
+@click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
+@click.option("--timeout", type=click.FloatRange(min=1), default=LOGIN_S, help="Seconds to wait for you; default 300.")
+@click.pass_context
+def login_command(
+    ctx: click.Context, /, name: str, client_id: str, callback_port: int, no_browser: bool, timeout: float
+) -> int:
+    """Log in to the server NAME with OAuth: in a browser, with a redirect to this machine.
+
+    The tokens are stored in the home and are refreshed by sessions.
+    """
+    home = resolve_home(run_location(ctx).home)
+    require_person(home, DOES)
+    config = load_server_config(_query(ctx), name)
+    opens = not no_browser and is_on_terminal()
+
+    def show(address: str) -> None:
+        note(f"Open this address to log in to {one_line(name)}:")
+        note(address)
+        if opens:
+            own = own_variables(os.environ)  # the module looks for browsers on the PATH
+            os.environ.clear()
+            os.environ.update(own)
+            webbrowser.open(address)
+
+    request = LoginRequest(callback_port, client_id, os.environ.get(SECRET_VARIABLE, ""), timeout)
+    tools = asyncio.run(log_in(home, config, request, show))
+    say(f"Logged in to {one_line(name)}: {tools} tools")
+    return 0
+
+
+@mcp.command("logout")
+@click.argument("name")
+@click.pass_context
+def logout_command(ctx: click.Context, /, name: str) -> int:
+    """Remove the stored login at the server NAME."""
+    home = resolve_home(run_location(ctx).home)
+    require_person(home, DOES)
+    config = load_server_config(_query(ctx), name)
+    if not LoginStore(home.mcp_logins).remove(config):
+        raise UsageError("usage", f"there is no login at {name[:80]!r}", note="nothing was changed")
+    say(f"The login at {one_line(name)} was removed. To end it at the service too, use the page of your account there.")
+    return 0
+
+
+# ── import ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_FILE_TEXTS = {"user": "your own settings", "local": "the settings of this checkout"}
 
 
 @click.command("import")
@@ -333,9 +327,9 @@ def import_command(ctx: click.Context, /, file: str, yes: bool, as_json: bool) -
     place = run_location(ctx)
     home = resolve_home(place.home)
     path = Path(os.path.normpath(place.cwd / os.path.expanduser(file)))
-    found = importable_servers(path, SettingsQuery(home, place.cwd, place.settings))
+    found = importable_servers(path, _query(ctx))
     if as_json and not yes:
-        say_json([_as_json(row) for row in found])
+        say_json([_importable_json(row) for row in found])
         return 0
     _show_importable(found)
     fresh = [row for row in found if row.state == "new"]
@@ -361,10 +355,10 @@ def _show_importable(found: list[ImportableServer]) -> None:
     for origin in dict.fromkeys(row.origin for row in found):
         say(f"from {one_line(origin)}")
         for row in (row for row in found if row.origin == origin):
-            note = f"to {_FILES[row.target]}" if row.state == "new" else f"left out: {row.why}"
-            say(f"  {one_line(row.name)}: {one_line(row.what)}   ({one_line(note)})")
+            remark = f"to {_FILE_TEXTS[row.target]}" if row.state == "new" else f"left out: {row.why}"
+            say(f"  {one_line(row.name)}: {one_line(row.what)}   ({one_line(remark)})")
 
 
-def _as_json(row: ImportableServer) -> dict[str, object]:
+def _importable_json(row: ImportableServer) -> dict[str, object]:
     keys = ("name", "origin", "target", "what", "state", "why")
     return {key: getattr(row, key) for key in keys}

@@ -1,11 +1,4 @@
-"""`teamwright permissions`: mode, directories and rules with their files, and how to change them.
-
-`permissions check CALL` prints the verdict on a call, and its reason.
-[ui/cli/permissions]
-
-`teamwright trust`: entries of this repository that need trust; give trust, or remove it.
-[ui/cli/trust]
-"""
+"""`teamwright permissions`: rules, and the verdict on a call; `teamwright trust`: trust of this repository."""
 
 from __future__ import annotations
 
@@ -24,12 +17,13 @@ from teamwright.ui.invocation import is_on_terminal
 from teamwright.views.permission_check import (
     CallerDescription,
     CallVerdict,
-    PartVerdict,
     RulesView,
     RuleView,
     check_call,
     rules_view,
 )
+
+# ── permissions ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.group(invoke_without_command=True)
@@ -88,18 +82,12 @@ def _show_verdict(found: CallVerdict) -> None:
     )
     if len(found.parts) > 1:
         say()
-        rows = [(one_line(part.what), part.verdict, one_line(part.rule)) for part in found.parts]
-        say_table(("part", "verdict", "decided by"), rows)
+        parts = [(one_line(part.what), part.verdict, one_line(part.rule)) for part in found.parts]
+        say_table(("part", "verdict", "decided by"), parts)
     if len(found.chain) > 1:
         say()
-        say_table(("who", "mode", "verdict", "decided by"), [_part_row(link) for link in found.chain])
-
-
-def _part_row(link: PartVerdict) -> tuple[str, str, str, str]:
-    return one_line(link.what), link.mode, link.verdict, one_line(link.rule)
-
-
-_WIDE = 1_000
+        rows = [(one_line(link.what), link.mode, link.verdict, one_line(link.rule)) for link in found.chain]
+        say_table(("who", "mode", "verdict", "decided by"), rows)
 
 
 def show_rules(found: RulesView, home: str | None) -> None:
@@ -131,12 +119,18 @@ def show_rules(found: RulesView, home: str | None) -> None:
     )
 
 
+_WIDE = 1_000
+
+
 def _say_rules(rules: tuple[RuleView, ...]) -> None:
     """Print rules; the path of a file is never cut, even when the line becomes too long."""
     for line in table_lines(
         ("verdict", "rule", "from"), [(one.verdict, one.rule, one.source) for one in rules], width=_WIDE
     ):
         say(line)
+
+
+# ── trust ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command()
@@ -162,16 +156,16 @@ def trust(ctx: click.Context, /, only_show: bool, remove: bool, yes: bool, as_js
         return 0
     state = trust_survey(options)
     if as_json:
-        say_json(_as_json(state))
+        say_json(_trust_json(state))
     else:
-        _show(state)
+        _show_trust(state)
     if only_show or (as_json and not yes) or (not state.pending and (state.trusted or not yes)):
         return 0
     if not yes and not is_on_terminal():
         say()
         say("Nothing was changed. To trust it from a script: teamwright trust --yes")
         return 0
-    if yes or _confirm(place):
+    if yes or _confirm_trust(place):
         give_trust(options, state)
         if not as_json:
             say("Trusted. To take it back: teamwright trust --remove")
@@ -180,13 +174,13 @@ def trust(ctx: click.Context, /, only_show: bool, remove: bool, yes: bool, as_js
     return 0
 
 
-def _confirm(where: RunLocation) -> bool:
+def _confirm_trust(where: RunLocation) -> bool:
     """Ask the person at this terminal for trust; return True for yes."""
     require_person(resolve_home(where.home), TRUSTS)
     return click.confirm("Trust these entries of this repository", default=False, err=True)
 
 
-def _show(state: TrustState) -> None:
+def _show_trust(state: TrustState) -> None:
     say(f"repository   {one_line(str(state.root))}")
     say(f"state        {_state_text(state)}")
     waiting = {entry.key for entry in state.pending}
@@ -210,7 +204,7 @@ def _state_text(state: TrustState) -> str:
     return waits if count else "trusted"
 
 
-def _as_json(state: TrustState) -> dict[str, object]:
+def _trust_json(state: TrustState) -> dict[str, object]:
     waiting = {entry.key for entry in state.pending}
     return {
         "root": str(state.root),

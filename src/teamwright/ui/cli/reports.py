@@ -1,16 +1,6 @@
-"""`teamwright status`: members, tasks, open requests and cost of a team; once, or updated with `--watch`.
-[ui/cli/status]
+"""Commands about what teams do: `status` now, `log` event by event, `cost` by member, and `audit` of their files.
 
-`teamwright log`: the events of a team or session, one a line; `--follow` continues, `--call` shows one tool call.
-[ui/cli/log]
-
-`teamwright cost`: the usage of a team or a session, by member, task and model.
-[ui/cli/cost]
-
-`teamwright audit`: messages, tasks and processes of a team that are lost, duplicated or left behind.
-
-Depends only on the team's files.
-[ui/cli/audit]
+`status --watch` and `log --follow` continue until the end or Ctrl-C.
 """
 
 from __future__ import annotations
@@ -61,14 +51,11 @@ from teamwright.ui.terminal.styles import configured_terminal, is_plain_terminal
 from teamwright.views.audit.audit import audit as audit_team
 from teamwright.views.cost import CostRow, CostView, cost_of
 from teamwright.views.cost_line import duration
+from teamwright.views.follow_team import WriterGone, follow_log, watch_status
 from teamwright.views.log import CallView, LogView, event_name, find_call, find_log, first_event_number, log_events
 from teamwright.views.status import StatusView, status_views
 
-REDRAW_S = 1.0
-"""Seconds between two updates on a terminal, for the ages. Files are read only when they change."""
-
-MAX_DRAWN_TASKS = 20
-"""The maximum number of open tasks on the screen, to leave rows for the members."""
+# ── status ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command()
@@ -95,9 +82,6 @@ def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) 
     return 0
 
 
-# ── lines of a team ──────────────────────────────────────────────────────────────────────────────────────
-
-
 def status_lines(
     view: StatusView, now: float | None = None, *, width: int = WIDTH, most_tasks: int | None = None
 ) -> list[str]:
@@ -109,7 +93,7 @@ def status_lines(
     lines = [*(cut(line, width) for line in _head(view)), *_sandbox_lines(view.sandbox, width)]
     if view.requests:
         lines += ["", *(line for one in view.requests for line in _request_lines(one, now, width))]
-    if reviews := [_review(task, now, width) for task in view.tasks if task.review is not None]:
+    if reviews := [_review_line(task, now, width) for task in view.tasks if task.review is not None]:
         lines += ["", *reviews]
     if rows := task_rows(task for task in view.tasks if task.open):
         more = len(rows) - len(rows[:most_tasks])
@@ -123,7 +107,7 @@ def status_lines(
     if places:
         lines += ["", *table_lines(("member", "runs in", "see it, or why"), places, width=width)]
     if view.servers:
-        served = [_server(server) for server in view.servers]
+        served = [_server_row(server) for server in view.servers]
         lines += ["", *table_lines(("server", "state", "tools", "process", ""), served, width=width)]
     if view.completed:
         lines += ["", f"{view.completed} {'task is' if view.completed == 1 else 'tasks are'} completed"]
@@ -163,7 +147,7 @@ def _member_row(member: MemberStatus, now: float) -> tuple[str, ...]:
     return member.name, member.state, _age(member.active, now), tasks, unread, member.reason
 
 
-def _server(server: ServerStatus) -> tuple[str, ...]:
+def _server_row(server: ServerStatus) -> tuple[str, ...]:
     tools = "not known" if server.tools is None else str(server.tools)
     return server.name, server.state, tools, str(server.pid or ""), server.problem
 
@@ -173,18 +157,19 @@ def _request_lines(request: PendingRequest, now: float, width: int) -> list[str]
     until = f", until {format_time(request.deadline)}" if request.deadline else ""
     by = f"{request.asker}: " if request.owner not in {"", request.asker} else ""
     what = by + request_subject(request.kind, request.tool, request.what)
-    kind, answerer = ("plan", ", for the lead") if request.kind == "plan_approval" else (request.kind, "")
+    kind = "plan" if request.kind == "plan_approval" else request.kind
+    answerer = ", for the lead" if request.kind == "plan_approval" else ""
     lines = [
         f"{request.id}  {kind} of {request.owner or request.asker}{answerer}, {_age(request.opened_at, now)}{until}",
         what,
     ]
     if request.for_a_person:
         lines.append(answer_command(request.id, request.kind))
-    labels = ["request", *[""] * 2]
+    labels = ("request", "", "")
     return [f"{label:<9}{one_line(line, width - 9)}" for label, line in zip(labels, lines, strict=False) if line]
 
 
-def _review(task: TaskView, now: float, width: int) -> str:
+def _review_line(task: TaskView, now: float, width: int) -> str:
     """Return the line of a task in review: the work, the reviewer, the round, and the time since the question."""
     review = task.review
     assert review is not None, "the caller selects tasks in review"
@@ -207,7 +192,13 @@ def _money(usd: float | None) -> str:
     return str(Usage(usd=usd)).rpartition(", ")[2]
 
 
-# ── watch ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── status --watch ─────────────────────────────────────────────────────────────────────────────────────────────
+
+REDRAW_S = 1.0
+"""Seconds between two updates on a terminal, for the ages. Files are read only when they change."""
+
+MAX_DRAWN_TASKS = 20
+"""The maximum number of open tasks on the screen, to leave rows for the members."""
 
 
 async def _watch(where: RunLocation, team: str | None, *, as_json: bool) -> int:
@@ -235,8 +226,6 @@ def _require_one(views: Sequence[StatusView]) -> None:
 
 
 async def _follow_status(access: SavedTeamAccess, view: StatusView, screen: WatchScreen) -> int:
-    from teamwright.views.follow_team import watch_status
-
     ticking = asyncio.create_task(screen.tick()) if screen.draws else None
     async with aclosing(watch_status(access.home, view, is_local=access.is_local)) as changes:
         async for now in changes:
@@ -327,6 +316,9 @@ class WatchScreen:
         self._shown_lines = now
 
 
+# ── log ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command()
 @click.argument("name", required=False, metavar="[TEAM or SESSION]")
 @click.option("--member", metavar="NAME", help="Only of this member.")
@@ -388,16 +380,16 @@ def parse_moment(text: str, now: float | None = None) -> float:
 def _show_log(found: LogView, part: _EventFilter, *, as_json: bool) -> None:
     some = False
     for number, event in log_events(found, member=part.member, since=part.since, last=part.last):
-        some = _say(number, event, as_json=as_json) or some
+        some = _say_event(number, event, as_json=as_json) or some
     if not some and not as_json:
         say(f"Nothing in {found.path}." if part == _EventFilter(None, None, None) else "Nothing that fits.")
 
 
-def _say(number: int, event: TeamEvent, *, as_json: bool) -> bool:
+def _say_event(number: int, event: TeamEvent, *, as_json: bool) -> bool:
     """Print an event; return True when it has a line."""
     if as_json:
         say_json_line({"n": number, **to_json(event)})
-    elif (line := _line(event)) is not None:
+    elif (line := _log_line(event)) is not None:
         say(f"{format_time(event.at)}  {cut(clean(line).replace(chr(10), ' '), WIDTH - 10)}")
     else:
         return False
@@ -414,8 +406,6 @@ async def _print_new(found: LogView, part: _EventFilter, *, is_local: bool, as_j
     """Print new events until the user interrupts. The end of a run is printed, and the log may continue with another
     run.
     """
-    from teamwright.views.follow_team import WriterGone, follow_log
-
     who = None if part.member is None else event_name(part.member)
     after = first_event_number(found, part.since, part.last, who)
     async with aclosing(follow_log(found.path, after, is_local=is_local)) as events:
@@ -424,12 +414,12 @@ async def _print_new(found: LogView, part: _EventFilter, *, is_local: bool, as_j
                 line = {"type": "quiet", "at": round(time.time(), 3), "why": item.why}
                 say_json_line(line) if as_json else say(f"{format_time(time.time())}  {item.why}")
             elif (who is None or item[1].member.lower() == who) and item[1].at >= (part.since or 0.0):
-                _say(*item, as_json=as_json)
+                _say_event(*item, as_json=as_json)
             sys.stdout.flush()
     return 0
 
 
-def _line(event: TeamEvent) -> str | None:
+def _log_line(event: TeamEvent) -> str | None:
     """Return the line that a run shows for an event; some events have a line only here."""
     who = f"{display_name(event.member):<12}"
     match event:
@@ -465,6 +455,8 @@ def _show_call(call: CallView) -> None:
         say("… (the log holds no more of it, and no transcript has it)")
 
 
+# ── cost ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
 _TOKEN_COLUMNS = ("tokens in", "cached", "out")
 
 
@@ -493,11 +485,11 @@ def cost(ctx: click.Context, /, name: str | None, since: str | None, as_json: bo
 
 
 def _show_cost(view: CostView) -> None:
-    rows = [*_members(view.members), _cost_row("all", view.total)]
+    rows = [*_member_cost_rows(view.members), _cost_row("all", view.total)]
     say_table(("member", "model calls", "tool calls", *_TOKEN_COLUMNS, "cost"), rows)
     if view.tasks:
         say()
-        say_table(("task", *_TOKEN_COLUMNS, "cost", "subject"), [_task(line) for line in view.tasks])
+        say_table(("task", *_TOKEN_COLUMNS, "cost", "subject"), [_task_cost_row(line) for line in view.tasks])
     say()
     say_table(("model", *_TOKEN_COLUMNS, "cost"), [(line.name, *_usage_cells(line)) for line in view.models])
     if view.total.failed:
@@ -505,29 +497,31 @@ def _show_cost(view: CostView) -> None:
         say(_failed_text(view.total))
 
 
-def _members(lines: Sequence[CostRow], depth: int = 0) -> Iterator[tuple[str, ...]]:
+def _member_cost_rows(lines: Sequence[CostRow], depth: int = 0) -> Iterator[tuple[str, ...]]:
     for line in lines:
         yield _cost_row(f"{'  ' * (depth - 1)}└ {line.name}" if depth else line.name, line)
-        yield from _members(line.below, depth + 1)
+        yield from _member_cost_rows(line.below, depth + 1)
 
 
 def _failed_text(line: CostRow) -> str:
     calls = "1 call that failed had" if line.failed == 1 else f"{line.failed:,} calls that failed had"
-    money = str(Usage(usd=line.failed_usd)).rpartition(", ")[2]
-    return f"{calls} used {line.failed_tokens:,} tokens, {money}: counted above."
+    return f"{calls} used {line.failed_tokens:,} tokens, {_money(line.failed_usd)}: counted above."
 
 
 def _cost_row(name: str, line: CostRow) -> tuple[str, ...]:
     return name, f"{line.model_calls:,}", f"{line.tool_calls:,}", *_usage_cells(line)
 
 
-def _task(line: CostRow) -> tuple[str, ...]:
+def _task_cost_row(line: CostRow) -> tuple[str, ...]:
     return f"#{line.name}" if line.name else "none", *_usage_cells(line), line.subject
 
 
 def _usage_cells(line: CostRow) -> tuple[str, ...]:
-    money = str(Usage(usd=line.usd)).rpartition(", ")[2]
-    return f"{line.tokens_in:,}", f"{line.cached:,}" if line.cached else "", f"{line.tokens_out:,}", money
+    cached = f"{line.cached:,}" if line.cached else ""
+    return f"{line.tokens_in:,}", cached, f"{line.tokens_out:,}", _money(line.usd)
+
+
+# ── audit ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command()

@@ -1,17 +1,6 @@
-"""`teamwright teams`: teams on disk; `show` prints one, `adopt` gives it a new lead, `rm` archives or deletes it.
-[ui/cli/teams]
+"""Commands about teams: `teams` lists, adopts, removes; `tasks` and `inbox` show what they have; `send` and `stop`.
 
-`teamwright tasks TEAM`: the task list, as the files contain it.
-[ui/cli/tasks]
-
-`teamwright inbox NAME@TEAM`: the mail of a member, without marking it as read.
-[ui/cli/inbox]
-
-`teamwright send NAME@TEAM TEXT`: a message from the user to a member, also while the team does not run.
-[ui/cli/send]
-
-`teamwright stop`: end a member or a whole team, from any terminal; its state is saved first.
-[ui/cli/stop]
+`send` works also while no process runs the team; `stop` saves the state first.
 """
 
 from __future__ import annotations
@@ -49,9 +38,10 @@ from teamwright.saved.removal import (
     remove_team,
 )
 from teamwright.saved.saved_members import find_inbox
-from teamwright.saved.team_access import SavedTeamAccess, TeamAddress, find_address
+from teamwright.saved.team_access import TeamAddress, find_address
 from teamwright.saved.teams import find_saved_team, find_tasks, find_team_view, require_adoptable
 from teamwright.storage.paths import Home
+from teamwright.team_records.team_status import MemberStatus
 from teamwright.team_records.views import (
     MailView,
     TaskView,
@@ -81,6 +71,8 @@ from teamwright.ui.display_text import clean, cut, one_line
 from teamwright.ui.protocol_text import message_words
 from teamwright.views.status import status_views
 
+# ── teams ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
 
 @click.group(invoke_without_command=True)
 @click.option("--archived", is_flag=True, help="List deleted teams too.")
@@ -97,7 +89,9 @@ def teams(ctx: click.Context, /, archived: bool, as_json: bool) -> int:
     elif not views:
         say("No team yet. Deleted ones: teamwright teams --archived")
     else:
-        say_table(("team", "state", "members", "open tasks", "unread", "made", "about"), [_row(view) for view in views])
+        say_table(
+            ("team", "state", "members", "open tasks", "unread", "made", "about"), [_team_row(view) for view in views]
+        )
     return 0
 
 
@@ -126,7 +120,7 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
     say()
     say_table(
         ("member", "state", "type", "mode", "unread", "messages", "model"),
-        [_member_row(view, n) for n in range(len(view.members))],
+        [_member_row(member) for member in view.members],
     )
     if view.tasks:
         say()
@@ -163,19 +157,19 @@ def rm(
     if archived and (finished or force):
         raise UsageError("usage", "--archived takes no --finished and no --force", note="nothing was removed")
     if archived:
-        before = time.time() - (0.0 if older is None else _seconds(older))
+        before = time.time() - (0.0 if older is None else _age_seconds(older))
         return _rm_archived(place, name or "", before, yes=yes, as_json=as_json)
     if yes:
         raise UsageError("usage", "--yes goes with --archived", note="nothing was removed")
     if finished:
         if name or force:
             raise UsageError("usage", "--finished takes no NAME and no --force", note="nothing was removed")
-        before = time.time() - (0.0 if older is None else _seconds(older))
+        before = time.time() - (0.0 if older is None else _age_seconds(older))
         return _rm_finished(asyncio.run(_remove_finished(place, before)), as_json=as_json)
     if not name or older is not None:
-        what = "teams rm needs a NAME, --finished or --archived"
-        if name:
-            what = "--older goes with --finished or --archived"
+        what = (
+            "--older goes with --finished or --archived" if name else "teams rm needs a NAME, --finished or --archived"
+        )
         raise UsageError("usage", what, do=["teamwright teams rm --finished --older 7d"], note="nothing was removed")
     removed = asyncio.run(_remove(place, name, force=force))
     if as_json:
@@ -203,6 +197,16 @@ async def _remove(place: RunLocation, name: str, *, force: bool) -> RemovedTeam:
     require_person(resolve_home(place.home), "removes teams", f"teams rm {name}"[:100])
     async with open_database_archive(address, name) as (home, archive):
         return await remove_team(home, name, force=force, archive=archive)
+
+
+def _unfinished_text(removed: RemovedTeam) -> str:
+    """Return the open tasks and mail of a removed team as a text."""
+    counts = (
+        (len(removed.members), "member", "members"),
+        (len(removed.open_tasks), "open task", "open tasks"),
+        (removed.unread, "unread message", "unread messages"),
+    )
+    return ", ".join(f"{number} {one if number == 1 else many}" for number, one, many in counts if number)
 
 
 async def _remove_finished(place: RunLocation, before: float) -> list[RemovedTeam]:
@@ -269,20 +273,20 @@ def _rm_archived(place: RunLocation, name: str, before: float, *, yes: bool, as_
     return 0
 
 
-_UNITS = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+_AGE_UNITS = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 
 
-def _seconds(age: str) -> float:
+def _age_seconds(age: str) -> float:
     """Return the seconds of an age such as `7d` or `12h`. Raises UsageError."""
     number, unit = age[:-1], age[-1:]
-    if unit not in _UNITS or not number.isascii() or not number.isdigit():
+    if unit not in _AGE_UNITS or not number.isascii() or not number.isdigit():
         raise UsageError(
             "usage",
             f"--older {age[:20]!r} is not an age",
             do=["a number with m, h, d or w: 7d"],
             note="nothing was removed",
         )
-    return int(number) * _UNITS[unit]
+    return int(number) * _AGE_UNITS[unit]
 
 
 @teams.command(params=[*RUN_FLAGS, *HEADLESS_FLAGS])
@@ -309,26 +313,18 @@ def adopt(ctx: click.Context, /, name: str, prompt: tuple[str, ...], **flags: An
     )
 
 
-def _unfinished_text(removed: RemovedTeam) -> str:
-    """Return the open tasks and mail of a removed team as a text."""
-    counts = (
-        (len(removed.members), "member", "members"),
-        (len(removed.open_tasks), "open task", "open tasks"),
-        (removed.unread, "unread message", "unread messages"),
-    )
-    return ", ".join(f"{number} {one if number == 1 else many}" for number, one, many in counts if number)
-
-
-def _row(view: TeamView) -> tuple[str, ...]:
+def _team_row(view: TeamView) -> tuple[str, ...]:
     about = f"damaged: {view.damaged}" if view.damaged else view.description
     counts = (str(len(view.members)), str(view.open_tasks), str(view.unread))
     return view.name, view.state, *counts, format_age(view.created_at / 1000), about
 
 
-def _member_row(view: TeamView, position: int) -> tuple[str, ...]:
-    one = view.members[position]
-    counts = ("damaged", "damaged") if one.unread < 0 else (str(one.unread), str(one.messages))
-    return one.name, one.state, one.agent_type, one.mode, *counts, one.model
+def _member_row(member: MemberStatus) -> tuple[str, ...]:
+    counts = ("damaged", "damaged") if member.unread < 0 else (str(member.unread), str(member.messages))
+    return member.name, member.state, member.agent_type, member.mode, *counts, member.model
+
+
+# ── tasks ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command()
@@ -366,10 +362,10 @@ def _tasks_here(home: Home, place: RunLocation) -> tuple[TaskView, ...]:
 
 def task_rows(views: Iterable[TaskView]) -> list[tuple[str, str, str, str]]:
     """Return tasks as cells: number, status with open blockers, owner, subject."""
-    return [(f"#{view.id}", _status(view), view.owner or "", view.damaged or view.subject) for view in views]
+    return [(f"#{view.id}", _task_status(view), view.owner or "", view.damaged or view.subject) for view in views]
 
 
-def _status(view: TaskView) -> str:
+def _task_status(view: TaskView) -> str:
     if view.damaged:
         return "damaged"
     if view.unverified or view.integration or view.notes:
@@ -377,6 +373,9 @@ def _status(view: TaskView) -> str:
     if view.waits_for:
         return f"waits for {', '.join(f'#{id}' for id in view.waits_for)}"
     return "given, not started" if view.status == "pending" and view.owner else view.status
+
+
+# ── inbox ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command()
@@ -413,15 +412,7 @@ def _show_mail(mail: MailView) -> None:
     say()
 
 
-MAX_INPUT = 1_000_000
-"""The number of bytes read from stdin; no message may be that long."""
-
-_OUTCOME_TEXT = {
-    "woke": "{to} reads it now",
-    "queued_next_round": "{to} is at work and reads it before its next step",
-    "accepted": "in the inbox of {to}, which another program runs",
-    "no_consumer": "stored; no process runs the team now, it is delivered after: {resume}",
-}
+# ── send ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.command(name="send")
@@ -446,43 +437,39 @@ def send_command(
     require_person(resolve_home(run_location(ctx).home), "writes to members as the user")
     if timeout is not None and not wait:
         raise UsageError("usage", "--timeout is for --wait", note="nothing was sent")
-    return asyncio.run(_send(run_location(ctx), address, _words(text), wait=wait, timeout_s=timeout, as_json=as_json))
+    return asyncio.run(
+        _send(run_location(ctx), address, _message_text(text), wait=wait, timeout_s=timeout, as_json=as_json)
+    )
 
 
 async def _send(
     place: RunLocation, address: str, text: str, *, wait: bool, timeout_s: float | None, as_json: bool
 ) -> int:
     async with open_access(place, address) as access:
-        return await _send_to(access, address, text, wait=wait, timeout_s=timeout_s, as_json=as_json)
-
-
-async def _send_to(
-    access: SavedTeamAccess, address: str, text: str, *, wait: bool, timeout_s: float | None, as_json: bool
-) -> int:
-    target, name = find_address(access, address)
-    if not name:
-        raise UsageError(
-            "usage",
-            f"{address!r} names no member",
-            do=[f"teamwright send lead@{target.name} …"],
-            note="nothing was sent",
-        )
-    if name == EVERYONE:
+        target, name = find_address(access, address)
+        if not name:
+            raise UsageError(
+                "usage",
+                f"{address!r} names no member",
+                do=[f"teamwright send lead@{target.name} …"],
+                note="nothing was sent",
+            )
+        if name == EVERYONE:
+            if wait:
+                raise UsageError("usage", "--wait is for one member", note="nothing was sent")
+            _show_deliveries(await send_to_all(target, text), as_json=as_json, alone=False)
+            return 0
         if wait:
-            raise UsageError("usage", "--wait is for one member", note="nothing was sent")
-        _show_deliveries(await send_to_all(target, text), as_json=as_json, alone=False)
+            return await _send_and_wait(target, name, text, timeout_s, as_json=as_json)
+        _show_deliveries([await send(target, name, text)], as_json=as_json, alone=True)
         return 0
-    if wait:
-        return await _send_and_wait(target, name, text, timeout_s, as_json=as_json)
-    _show_deliveries([await send(target, name, text)], as_json=as_json, alone=True)
-    return 0
 
 
 async def _send_and_wait(target: TeamAddress, name: str, text: str, timeout_s: float | None, *, as_json: bool) -> int:
     async with follow_answer(target, name) as answer:
         delivery = await send(target, name, text)
         if not as_json:
-            note(f"teamwright: {_line(delivery)}")
+            note(f"teamwright: {_delivery_line(delivery)}")
         if answer is None:
             raise TeamwrightError(
                 "failed",
@@ -503,14 +490,26 @@ def _show_deliveries(deliveries: list[Delivery], *, as_json: bool, alone: bool) 
         say_json(deliveries[0] if alone else deliveries)
         return
     for delivery in deliveries:
-        say(_line(delivery))
+        say(_delivery_line(delivery))
 
 
-def _line(delivery: Delivery) -> str:
+_OUTCOME_TEXT = {
+    "woke": "{to} reads it now",
+    "queued_next_round": "{to} is at work and reads it before its next step",
+    "accepted": "in the inbox of {to}, which another program runs",
+    "no_consumer": "stored; no process runs the team now, it is delivered after: {resume}",
+}
+
+
+def _delivery_line(delivery: Delivery) -> str:
     return one_line(_OUTCOME_TEXT[delivery.outcome].format(to=delivery.to, resume=delivery.resume))
 
 
-def _words(text: tuple[str, ...]) -> str:
+MAX_INPUT = 1_000_000
+"""The number of bytes read from stdin; no message may be that long."""
+
+
+def _message_text(text: tuple[str, ...]) -> str:
     """Return the message from the argument or from stdin. Raises UsageError for several arguments and for no text."""
     if len(text) > 1:
         raise UsageError(
@@ -529,6 +528,9 @@ def _words(text: tuple[str, ...]) -> str:
     return raw.decode("utf-8", "replace").removeprefix("\ufeff").strip("\n")
 
 
+# ── stop ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @click.command()
 @click.argument("address", metavar="TEAM or NAME@TEAM")
 @click.option("--now", is_flag=True, help="Stop at once, without a shutdown request and without waiting for a turn.")
@@ -544,7 +546,7 @@ def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, 
     if as_json:
         say_json(stopped)
     elif stopped.outcome != "objected":
-        for line in _lines(stopped):
+        for line in _stop_lines(stopped):
             say(one_line(line))
     if stopped.outcome != "objected":
         return 0
@@ -555,30 +557,32 @@ def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, 
     )
 
 
-_HOW = {
-    "killed": "did not answer and was ended with SIGKILL (process {pid})",
-    "fenced": "did not answer; its process {pid} can change nothing from now on, and ends once it notices",
-}
-
-
 async def _stop(place: RunLocation, address: str, *, now: bool, timeout_s: float | None) -> StopResult:
     async with open_access(place, address) as access:
         target, name = find_address(access, address)
-        if name == "*":
+        if name == EVERYONE:
             raise UsageError("usage", f"{address!r} is everybody: name the team", do=[f"teamwright stop {target.name}"])
         if name:
             return await stop_member(target, name, now=now, timeout_s=timeout_s)
         return await stop_team(target, now=now, timeout_s=timeout_s)
 
 
-def _lines(stopped: StopResult) -> list[str]:
+_TEAM_ENDINGS = {
+    "killed": "did not answer and was ended with SIGKILL (process {pid})",
+    "fenced": "did not answer; its process {pid} can change nothing from now on, and ends once it notices",
+}
+
+
+def _stop_lines(stopped: StopResult) -> list[str]:
     lines: list[str] = []
     if stopped.outcome == "not_running":
         lines.append(stopped.reason or f"{stopped.member} is not running")
     elif stopped.member:
         lines.append(f"{stopped.member} has ended")
     else:
-        lines.append(f'team "{stopped.team}" ' + _HOW.get(stopped.outcome, "has ended").format(pid=stopped.pid))
+        lines.append(
+            f'team "{stopped.team}" ' + _TEAM_ENDINGS.get(stopped.outcome, "has ended").format(pid=stopped.pid)
+        )
         if stopped.ended:
             lines.append(f"members    {', '.join(stopped.ended)}")
     if stopped.handed_back:

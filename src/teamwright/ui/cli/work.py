@@ -1,9 +1,4 @@
-"""`teamwright integrate`: merge the branches of a team's members into its integration branch, one after another.
-[ui/cli/integrate]
-
-`teamwright worktrees`: the worktrees of agents; `show` says what one contains, `remove` removes one.
-[ui/cli/worktrees]
-"""
+"""`teamwright integrate`: merge the branches of a team's members; `teamwright worktrees`: list and remove worktrees."""
 
 from __future__ import annotations
 
@@ -50,6 +45,8 @@ from teamwright.worktrees.worktree_record import WorktreeRecord, find_record, in
 from teamwright.worktrees.worktree_removal import remove_worktree
 from teamwright.worktrees.worktree_state import WorktreeState, read_state, teams_with_work
 
+# ── integrate ──────────────────────────────────────────────────────────────────────────────────────────────────
+
 
 @click.command("integrate")
 @click.argument("team", metavar="[TEAM]", required=False)
@@ -66,7 +63,8 @@ def integrate(ctx: click.Context, /, team: str | None, check: str | None, as_jso
     A running team does that itself; its queue is left alone. A branch that conflicts, or whose merge fails the check,
     stays as it is, and the others are merged. Exit code 1 when one was returned.
     """
-    into, only_list = end["into"], end["only_list"]
+    into: str | None = end["into"]
+    only_list: bool = end["only_list"]
     if sum(map(bool, (into, end["pull_request"], end["keep"]))) > 1:
         raise UsageError("usage", "--into, --pull-request and --keep exclude each other", note="nothing was done")
     place = run_location(ctx)
@@ -76,7 +74,7 @@ def integrate(ctx: click.Context, /, team: str | None, check: str | None, as_jso
         require_person(home, "integrates the work of members")
     integration, entries, merged = asyncio.run(_integrate(place, git, team, check, only_list=only_list))
     if as_json:
-        say_json([_entry_json(entry) for entry in entries])
+        say_json([to_builtins(entry) for entry in entries])
     elif not entries:
         say("The queue is empty." if only_list else f"No member has new commits for {integration.branch}.")
     else:
@@ -88,71 +86,6 @@ def integrate(ctx: click.Context, /, team: str | None, check: str | None, as_jso
             say(done)
     returned = any(entry.state in {IntegrationState.CONFLICT, IntegrationState.FAILED} for entry in entries)
     return 1 if returned and not only_list else 0
-
-
-def _move_forward(git: RepositoryGit, into: str, branch: str) -> str:
-    """Move the person's branch forward to the integration branch. Raises UsageError, WorktreeRefused."""
-    _require_branch(git, branch)
-    fast_forward(git, into, branch)
-    return f"{into} is at {branch}."
-
-
-def _require_branch(git: RepositoryGit, branch: str) -> None:
-    if not git.commit_of(branch):
-        raise UsageError("usage", f"nothing was integrated yet: there is no branch {branch}")
-
-
-def _open_pull_request(integration: Integration, entries: Sequence[IntegrationEntry]) -> str:
-    """Push the integration branch to `origin` and open a pull request. Returns its address. Raises TeamwrightError."""
-    git, branch = integration.git, integration.branch
-    _require_branch(git, branch)
-    base = git.call("branch", "--show-current").output.strip()
-    if not (gh := find_program("gh")) or not base:
-        what = "gh is not installed" if base else "no branch is checked out as the base"
-        raise UsageError("usage", what, do=[f"git push origin {branch}", "install gh: https://cli.github.com"])
-    lines = [f"- {f'task {one.task}, ' if one.task else ''}{one.member}: {one.tip[:12]}" for one in entries]
-    title = ("--title", f"Work of the team {integration.team}", "--body", "\n".join(lines) or branch)
-    _run_own(git, git_program(), "push", "--quiet", "origin", f"{branch}:{branch}")
-    return _run_own(git, gh, "pr", "create", "--head", branch, "--base", base, *title)
-
-
-def _run_own(git: RepositoryGit, *args: str) -> str:
-    """Run a program of the person in the checkout, with the person's configuration. Raises WorktreeRefused."""
-    env = own_variables(without_git_variables(os.environ))
-    done = subprocess.run(args, cwd=git.tree, env=env, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode:
-        output = (done.stderr or done.stdout).strip()[-500:]
-        raise WorktreeRefused("worktree-refused", f"{Path(args[0]).name} {args[1]} failed: {output}")
-    return done.stdout.strip()
-
-
-class _HostQuestions:
-    """The approver of hosts: a person at the terminal. Without one a host is refused."""
-
-    async def ask(self, question: Question) -> PermissionAnswer:
-        if not sys.stdin.isatty():
-            note(f"Refused to {question.description}. A rule WebFetch(domain:…) of yours allows a host.")
-            return PermissionAnswer(allowed=False, by="policy")
-        agreed = await asyncio.to_thread(click.confirm, f"{question.what}\nAllow it", default=False, err=True)
-        return PermissionAnswer(allowed=agreed, by="terminal")
-
-
-def _with_commands(integration: Integration, commands: IntegrationCommands, check: str | None) -> Integration:
-    settings = commands.settings.worktrees
-    return replace(
-        integration,
-        check=commands.command(settings.check if check is None else check, settings.check_timeout_s, "check"),
-        setup=commands.command(settings.setup, settings.setup_timeout_s, "setup"),
-        strategy=MergeStrategy(settings.merge),
-    )
-
-
-def _commands(home: Home, git: RepositoryGit, temporary: str) -> IntegrationCommands:
-    trust = TrustStore.load(home).verdict(git.tree)
-    settings = load_settings(home, git.tree, SettingFlags(sandbox=sandbox_variable(Options())), trust)
-    if (definition := load_team_definition(trust)[0]) is not None:
-        settings = with_team_file(settings, definition)
-    return IntegrationCommands(home, settings, trust, _HostQuestions(), Path(temporary), note)
 
 
 async def _integrate(
@@ -173,9 +106,9 @@ async def _integrate(
             worked = await store.entries()
         else:
             with tempfile.TemporaryDirectory(prefix="teamwright-") as temporary:
-                commands = _commands(home, git, temporary)
+                commands = _integration_commands(home, git, temporary)
                 mine = [one for one in records if one.team == name]
-                worked = await _work(_with_commands(integration, commands, check), commands, mine)
+                worked = await _work_queue(_with_commands(integration, commands, check), commands, mine)
         merged = [one for one in await store.entries() if one.state is IntegrationState.MERGED]
         return integration, worked, merged
 
@@ -196,43 +129,6 @@ def _saved_team(access: SavedTeamAccess, word: str | None, records: list[Worktre
     return teams[0] if len(teams) == 1 else None
 
 
-async def _work(
-    integration: Integration, commands: IntegrationCommands, records: list[WorktreeRecord]
-) -> list[IntegrationEntry]:
-    """Add the newest commit of each member's branch, and work the queue; list it while a running team works it."""
-    try:
-        lease = Lease.take(integration.lease_file, "teamwright integrate")
-    except CannotStart as problem:
-        if problem.slug != "session-busy":
-            raise
-        note(f"The running team {integration.team} works its queue.")
-        return await integration.store.entries()
-    try:
-        return await _run(integration, commands, records)
-    finally:
-        integration.worktree.remove()
-        lease.release()
-
-
-async def _run(
-    integration: Integration, commands: IntegrationCommands, records: list[WorktreeRecord]
-) -> list[IntegrationEntry]:
-    queued = {entry.tip for entry in await integration.store.entries()}
-    for record in records:
-        tip = unintegrated_tip(integration.git, record)
-        if tip and tip not in queued:
-            await integration.add(record, tip)
-    try:
-        return await integration.run()
-    finally:
-        await commands.close()
-
-
-def _queue_directory(home: Home, team: str) -> str:
-    """Return the directory of a team on disk; of an archived one the directory that it had."""
-    return next((one.directory for one in all_teams(home) if one.name == team), team_directory_name(team))
-
-
 def _team_of(records: list[WorktreeRecord], name: str | None, git: RepositoryGit) -> str:
     """Return the team of that name with worktrees or an integration branch of this repository, or the only one.
 
@@ -249,13 +145,108 @@ def _team_of(records: list[WorktreeRecord], name: str | None, git: RepositoryGit
     raise UsageError("usage", what, do=[f"teamwright integrate {team}" for team in teams] or ["teamwright worktrees"])
 
 
+def _queue_directory(home: Home, team: str) -> str:
+    """Return the directory of a team on disk; of an archived one the directory that it had."""
+    return next((one.directory for one in all_teams(home) if one.name == team), team_directory_name(team))
+
+
+def _with_commands(integration: Integration, commands: IntegrationCommands, check: str | None) -> Integration:
+    settings = commands.settings.worktrees
+    return replace(
+        integration,
+        check=commands.command(settings.check if check is None else check, settings.check_timeout_s, "check"),
+        setup=commands.command(settings.setup, settings.setup_timeout_s, "setup"),
+        strategy=MergeStrategy(settings.merge),
+    )
+
+
+def _integration_commands(home: Home, git: RepositoryGit, temporary: str) -> IntegrationCommands:
+    trust = TrustStore.load(home).verdict(git.tree)
+    settings = load_settings(home, git.tree, SettingFlags(sandbox=sandbox_variable(Options())), trust)
+    if (definition := load_team_definition(trust)[0]) is not None:
+        settings = with_team_file(settings, definition)
+    return IntegrationCommands(home, settings, trust, _HostQuestions(), Path(temporary), note)
+
+
+class _HostQuestions:
+    """The approver of hosts: a person at the terminal. Without one a host is refused."""
+
+    async def ask(self, question: Question) -> PermissionAnswer:
+        if not sys.stdin.isatty():
+            note(f"Refused to {question.description}. A rule WebFetch(domain:…) of yours allows a host.")
+            return PermissionAnswer(allowed=False, by="policy")
+        agreed = await asyncio.to_thread(click.confirm, f"{question.what}\nAllow it", default=False, err=True)
+        return PermissionAnswer(allowed=agreed, by="terminal")
+
+
+async def _work_queue(
+    integration: Integration, commands: IntegrationCommands, records: list[WorktreeRecord]
+) -> list[IntegrationEntry]:
+    """Add the newest commit of each member's branch, and work the queue; list it while a running team works it."""
+    try:
+        lease = Lease.take(integration.lease_file, "teamwright integrate")
+    except CannotStart as problem:
+        if problem.slug != "session-busy":
+            raise
+        note(f"The running team {integration.team} works its queue.")
+        return await integration.store.entries()
+    try:
+        queued = {entry.tip for entry in await integration.store.entries()}
+        for record in records:
+            tip = unintegrated_tip(integration.git, record)
+            if tip and tip not in queued:
+                await integration.add(record, tip)
+        try:
+            return await integration.run()
+        finally:
+            await commands.close()
+    finally:
+        integration.worktree.remove()
+        lease.release()
+
+
+def _move_forward(git: RepositoryGit, into: str, branch: str) -> str:
+    """Move the person's branch forward to the integration branch. Raises UsageError, WorktreeRefused."""
+    _require_branch(git, branch)
+    fast_forward(git, into, branch)
+    return f"{into} is at {branch}."
+
+
+def _open_pull_request(integration: Integration, entries: Sequence[IntegrationEntry]) -> str:
+    """Push the integration branch to `origin` and open a pull request. Returns its address. Raises TeamwrightError."""
+    git, branch = integration.git, integration.branch
+    _require_branch(git, branch)
+    base = git.call("branch", "--show-current").output.strip()
+    if not (gh := find_program("gh")) or not base:
+        what = "gh is not installed" if base else "no branch is checked out as the base"
+        raise UsageError("usage", what, do=[f"git push origin {branch}", "install gh: https://cli.github.com"])
+    lines = [f"- {f'task {one.task}, ' if one.task else ''}{one.member}: {one.tip[:12]}" for one in entries]
+    title = ("--title", f"Work of the team {integration.team}", "--body", "\n".join(lines) or branch)
+    _run_own(git, git_program(), "push", "--quiet", "origin", f"{branch}:{branch}")
+    return _run_own(git, gh, "pr", "create", "--head", branch, "--base", base, *title)
+
+
+def _require_branch(git: RepositoryGit, branch: str) -> None:
+    if not git.commit_of(branch):
+        raise UsageError("usage", f"nothing was integrated yet: there is no branch {branch}")
+
+
+def _run_own(git: RepositoryGit, *args: str) -> str:
+    """Run a program of the person in the checkout, with the person's configuration. Raises WorktreeRefused."""
+    env = own_variables(without_git_variables(os.environ))
+    done = subprocess.run(args, cwd=git.tree, env=env, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        output = (done.stderr or done.stdout).strip()[-500:]
+        raise WorktreeRefused("worktree-refused", f"{Path(args[0]).name} {args[1]} failed: {output}")
+    return done.stdout.strip()
+
+
 def _entry_row(entry: IntegrationEntry) -> tuple[str, ...]:
     why = ", ".join((*entry.paths, *([entry.detail] if entry.detail else [])))
     return entry.task and f"#{entry.task}", one_line(entry.member), entry.tip[:12], entry.state, one_line(why, 200)
 
 
-def _entry_json(entry: IntegrationEntry) -> dict[str, Any]:
-    return to_builtins(entry)
+# ── worktrees ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @click.group("worktrees", invoke_without_command=True)

@@ -1,14 +1,8 @@
-"""Completion for bash, zsh and fish: click's completion classes over the command shapes.
+"""Completion for bash, zsh and fish: click's completion classes over commands that only parse.
 
 The script of the shell passes the line up to the cursor. The output has one word a line, after its type and, where the
-shell shows it, before its description. After an error nothing is printed. Depends on `command_shape`.
-[ui/cli/completion/completer]
-
-Command shapes: commands as data, and click commands built from it that only parse.
-
-Completion uses them, so that a Tab loads none of the real commands. `make generated` writes
-`command_shape.json` from the real commands; a test compares them. Depends on click and the root command.
-[ui/cli/completion/command_shape]
+shell shows it, before its description. After an error nothing is printed. The commands are built from
+`command_shape.json`, so that a Tab loads none of the real ones; `make generated` writes it, and a test compares.
 """
 
 from __future__ import annotations
@@ -29,205 +23,44 @@ from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.flags import FORMATS, PERMISSION_MODES, to_kebab
 from teamwright.ui.cli.root import WORDS_KEY, Root
 
-Items: TypeAlias = "list[CompletionItem[str]]"
-Suggestion: TypeAlias = "tuple[str, str]"
-"""A word and its description, which may be empty."""
-
-
-class WordContext(NamedTuple):
-    """The location in which names are looked up, from the location flags before the word."""
-
-    cwd: Path
-    home: Any
-    words: Sequence[str]
-    """All whole words before the cursor."""
-
-
-WordSource: TypeAlias = Callable[[WordContext], "Iterator[Suggestion] | list[Suggestion]"]
-
-FILES, DIRS = "file", "dir"
-"""Types of words that the shell completes."""
-
+PROGRAM = "teamwright"
 SHELL_NAMES = ("bash", "zsh", "fish")
 
+SHELL_VARIABLE = "_TEAMWRIGHT_COMPLETE"
+"""The variable of a completion request with the shell."""
 
-def _fixed_words(*texts: str) -> WordSource:
-    return lambda _where: [(text, "") for text in texts]
+LINE_VARIABLE = "_TEAMWRIGHT_LINE"
+"""The variable with the line up to the cursor."""
 
-
-def _teams(context: WordContext) -> Iterator[Suggestion]:
-    return ((team.name, "team") for team in _names_module().teams(context.home))
-
-
-def _addresses(context: WordContext) -> Iterator[Suggestion]:
-    for team in _names_module().teams(context.home):
-        yield from ((f"{member}@{team.name}", "") for member in team.members)
+WORD_VARIABLE = "_TEAMWRIGHT_WORD"
+"""The variable with the part of the line that bash replaces."""
 
 
-def _members(context: WordContext) -> Iterator[Suggestion]:
-    """Yield the members of the named team, else of every team."""
-    known = list(_names_module().teams(context.home))
-    named = [team for team in known if team.name in context.words]
-    for team in named or known:
-        yield from ((member, team.name) for member in team.members)
+@click.command()
+@click.argument("shell", type=click.Choice(SHELL_NAMES), metavar="SHELL")
+def completion(shell: str) -> int:
+    """Print the completion script for bash, zsh or fish. A line in the shell's startup file loads it."""
+    sys.stdout.write(shell_script(shell))
+    return 0
 
 
-def _sessions(context: WordContext) -> list[Suggestion]:
-    return _names_module().sessions(context.home, context.cwd)
+def shell_script(shell: str) -> str:
+    """Return the completion script for a shell."""
+    return Path(__file__).with_name(f"script.{shell}").read_text("utf-8")
 
 
-def _requests(context: WordContext) -> Iterator[Suggestion]:
-    return _names_module().requests(context.home)
+def print_completions(shell: str) -> int:
+    """Print the matching words. Returns 0 always, and prints nothing after an error."""
+    try:
+        text = SHELLS[shell]().complete()
+        sys.stdout.write(text + "\n" if text else "")
+        sys.stdout.flush()
+    except (Exception, SystemExit):
+        return 0
+    return 0
 
 
-def _task_lists(context: WordContext) -> Iterator[Suggestion]:
-    return ((name, "task list") for name in _names_module().task_lists(context.home))
-
-
-def _settings(_context: WordContext) -> list[Suggestion]:
-    return _tables_module().setting_names()
-
-
-def _combine(first: WordSource, second: WordSource) -> WordSource:
-    return lambda where: chain(first(where), second(where))
-
-
-def _names_module() -> Any:
-    from teamwright.views import completion
-
-    return completion
-
-
-def _tables_module() -> Any:
-    from teamwright.views import completion
-
-    return completion
-
-
-BY_COMMAND: dict[tuple[str, str], WordSource] = {
-    ("teams show", "name"): _teams,
-    ("teams rm", "name"): _teams,
-    ("sessions rm", "name"): _sessions,
-    ("teams adopt", "name"): _teams,
-    ("tasks", "team"): _combine(_teams, _task_lists),
-    ("requests allow", "id"): _requests,
-    ("requests deny", "id"): _requests,
-    ("agents show", "name"): lambda where: _tables_module().agent_type_names(where.home, where.cwd),
-    ("models", "provider"): lambda where: _tables_module().provider_names(where.home),
-    ("permissions check", "member"): _combine(_teams, _addresses),
-    ("completion", "shell"): _fixed_words(*SHELL_NAMES),
-    ("config get", "key"): _settings,
-    ("config set", "key"): _settings,
-    ("config set", "value"): lambda where: _tables_module().setting_values(where.home, where.words[-1]),
-    ("config unset", "key"): _settings,
-}
-BY_NAME: dict[str, WordSource] = {
-    "model": lambda where: _tables_module().model_names(where.home),
-    "effort": lambda _where: _tables_module().effort_levels(),
-    "permission_mode": _fixed_words(*PERMISSION_MODES),
-    "mode": _fixed_words(*PERMISSION_MODES),
-    "plan_approval": _fixed_words("lead", "human", "auto"),
-    "backend": lambda where: _tables_module().backend_names(where.home),
-    "task_list": _task_lists,
-    "resume": _combine(_teams, _sessions),
-    "member": _members,
-    "output_format": _fixed_words(*FORMATS),
-    "always": _fixed_words("session", "local", "project", "user"),
-}
-BY_VALUE: dict[str, WordSource] = {
-    "TEAM": _teams,
-    "NAME@TEAM": _addresses,
-    "TEAM or NAME@TEAM": _combine(_teams, _addresses),
-    "TEAM or SESSION": _combine(_teams, _sessions),
-    "SESSION or TEAM": _combine(_teams, _sessions),
-}
-SHELL_VALUES = {"DIR": DIRS, "FILE": FILES, "PATH": FILES}
-"""Metavars of values that the shell completes."""
-
-
-def complete_value(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    """Return the completions for a parameter: the words that start with `incomplete`."""
-    value = (param.metavar or "").strip("[]")
-    if value in SHELL_VALUES:
-        return [CompletionItem(incomplete, type=SHELL_VALUES[value])]
-    path = ctx.command_path.partition(" ")[2]
-    kind: object = param.type
-    choices = cast("click.Choice[str]", kind).choices if isinstance(kind, click.Choice) else ()
-    row = BY_COMMAND.get((path, param.name or "")) or BY_NAME.get(param.name or "") or BY_VALUE.get(value)
-    source = _fixed_words(*map(str, choices)) if choices else row
-    if source is None:
-        return [CompletionItem(incomplete, type=FILES)] if value == "JSON" else []
-    words = dict[str, str]()
-    for word, about in source(_word_context(ctx)):
-        if word.startswith(incomplete) and word.isprintable():
-            words.setdefault(word, about if about.isprintable() else "")
-    return [CompletionItem(word, help=about or None) for word, about in words.items()]
-
-
-def _word_context(ctx: click.Context) -> WordContext:
-    params: dict[str, Any] = {}
-    at: click.Context | None = ctx
-    while at is not None:
-        params = {**{name: value for name, value in at.params.items() if value}, **params}
-        at = at.parent
-    cwd = Path(os.path.normpath(Path.cwd() / os.path.expanduser(str(params.get("cwd") or ""))))
-    home = params.get("home")
-    return WordContext(
-        cwd, _tables_module().home_named(str(home) if home else None), cast("Sequence[str]", ctx.obj or ())
-    )
-
-
-def complete_command(incomplete: str) -> Items:
-    """Return the commands that start with `incomplete`, with their lines of help."""
-    return [CompletionItem(name, help=row.help) for name, row in COMMANDS.items() if name.startswith(incomplete)]
-
-
-PROGRAM = "teamwright"
-
-SHELL_VARIABLE, LINE_VARIABLE, WORD_VARIABLE = "_TEAMWRIGHT_COMPLETE", "_TEAMWRIGHT_LINE", "_TEAMWRIGHT_WORD"
-"""Environment variables of a completion request: the shell, the line up to the cursor, and for bash the part that it
-replaces.
-"""
-
-
-class ParsingRoot(Root):
-    """The root command over commands that only parse."""
-
-    def __init__(self, shapes: dict[str, Shape], complete: Complete) -> None:
-        self._shapes, self._complete = shapes, complete
-        command = build_command(PROGRAM, shapes[PROGRAM], complete)
-        settings = {**command.context_settings, "allow_interspersed_args": False}
-        super().__init__(PROGRAM, params=command.params, invoke_without_command=True, context_settings=settings)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command built from its shape; the real command only when the shape is missing."""
-        shape = self._shapes.get(cmd_name)
-        if shape is None:
-            return super().get_command(ctx, cmd_name)
-        return build_command(cmd_name, shape, self._complete, hidden_options=_location_options())
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Return flags after a dash; otherwise commands, unless a prompt has started."""
-        if incomplete[:1] == "-":
-            return click.Command.shell_complete(self, ctx, incomplete)
-        prompt = ctx.meta.get(WORDS_KEY) or ctx.params.get("headless")
-        return [] if prompt else complete_command(incomplete)
-
-
-def _location_options() -> tuple[click.Option, ...]:
-    """Return the options for the location, which are accepted after a command too."""
-    rows = (["cwd", "-C"], ["home", "--home"], ["settings", "--settings"])
-    return (
-        *(
-            click.Option(row, hidden=True, shell_complete=complete_value, metavar=_LOCATION_METAVARS[row[0]])
-            for row in rows
-        ),
-        _DEBUG,
-    )
-
-
-_LOCATION_METAVARS = {"cwd": "DIR", "home": "DIR", "settings": "FILE"}
-_DEBUG = click.Option(["--debug"], is_flag=True, hidden=True)
+# ── shells ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Shell(ShellComplete):
@@ -286,6 +119,10 @@ class BashCompletion(_Shell):
         )
 
 
+_BASH_SPECIAL = re.compile(r"[^\w@%+=:,./~-]")
+"""Characters that bash does not take literally."""
+
+
 class ZshCompletion(_Shell):
     """Completion for zsh, which quotes words and shows descriptions."""
 
@@ -299,26 +136,6 @@ class FishCompletion(_Shell):
 
 
 SHELLS: dict[str, type[_Shell]] = {"bash": BashCompletion, "zsh": ZshCompletion, "fish": FishCompletion}
-
-
-_BASH_SPECIAL = re.compile(r"[^\w@%+=:,./~-]")
-"""Characters that bash does not take literally."""
-
-
-def shell_script(shell: str) -> str:
-    """Return the completion script for a shell."""
-    return Path(__file__).with_name(f"script.{shell}").read_text("utf-8")
-
-
-def print_completions(shell: str) -> int:
-    """Print the matching words. Returns 0 always, and prints nothing after an error."""
-    try:
-        text = SHELLS[shell]().complete()
-        sys.stdout.write(text + "\n" if text else "")
-        sys.stdout.flush()
-    except (Exception, SystemExit):
-        return 0
-    return 0
 
 
 def _replace_value(item: CompletionItem[str], value: str) -> CompletionItem[str]:
@@ -345,15 +162,45 @@ def _is_inside_quotes(line: str) -> bool:
     return bool(quote)
 
 
-@click.command()
-@click.argument("shell", type=click.Choice(list(SHELLS)), metavar="SHELL")
-def completion(shell: str) -> int:
-    """Print the completion script for bash, zsh or fish. A line in the shell's startup file loads it."""
-    sys.stdout.write(shell_script(shell))
-    return 0
+# ── commands that only parse ───────────────────────────────────────────────────────────────────────────────────
+
+
+class ParsingRoot(Root):
+    """The root command over commands that only parse."""
+
+    def __init__(self, shapes: dict[str, Shape], complete: Complete) -> None:
+        self._shapes = shapes
+        self._complete = complete
+        command = build_command(PROGRAM, shapes[PROGRAM], complete)
+        settings = {**command.context_settings, "allow_interspersed_args": False}
+        super().__init__(PROGRAM, params=command.params, invoke_without_command=True, context_settings=settings)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command built from its shape; the real command only when the shape is missing."""
+        shape = self._shapes.get(cmd_name)
+        if shape is None:
+            return super().get_command(ctx, cmd_name)
+        return build_command(cmd_name, shape, self._complete, hidden_options=_location_options())
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Return flags after a dash; otherwise commands, unless a prompt has started."""
+        if incomplete[:1] == "-":
+            return click.Command.shell_complete(self, ctx, incomplete)
+        prompt = ctx.meta.get(WORDS_KEY) or ctx.params.get("headless")
+        return [] if prompt else complete_command(incomplete)
+
+
+def _location_options() -> tuple[click.Option, ...]:
+    """Return the options for the location, which are accepted after a command too."""
+    rows = ((["cwd", "-C"], "DIR"), (["home", "--home"], "DIR"), (["settings", "--settings"], "FILE"))
+    named = (
+        click.Option(names, hidden=True, shell_complete=complete_value, metavar=metavar) for names, metavar in rows
+    )
+    return (*named, click.Option(["--debug"], is_flag=True, hidden=True))
 
 
 Shape: TypeAlias = dict[str, Any]
+
 Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], "list[Any]"]
 """The function that returns completions for a parameter, with the arguments that click passes."""
 
@@ -428,3 +275,157 @@ def _build_param(row: Mapping[str, Any], complete: Complete) -> click.Parameter:
     if row.get("bare"):
         more |= {"is_flag": False, "flag_value": ""}
     return click.Option(words, multiple=bool(row.get("multiple")), help=help_text, **more)
+
+
+# ── words ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Items: TypeAlias = "list[CompletionItem[str]]"
+
+Suggestion: TypeAlias = "tuple[str, str]"
+"""A word and its description, which may be empty."""
+
+FILES = "file"
+
+DIRS = "dir"
+"""The types of words that the shell completes itself."""
+
+SHELL_VALUES = {"DIR": DIRS, "FILE": FILES, "PATH": FILES}
+"""The types of values that the shell completes, by their metavars."""
+
+
+def complete_value(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+    """Return the completions for a parameter: the words that start with `incomplete`."""
+    value = (param.metavar or "").strip("[]")
+    if value in SHELL_VALUES:
+        return [CompletionItem(incomplete, type=SHELL_VALUES[value])]
+    path = ctx.command_path.partition(" ")[2]
+    kind: object = param.type
+    choices = cast("click.Choice[str]", kind).choices if isinstance(kind, click.Choice) else ()
+    row = BY_COMMAND.get((path, param.name or "")) or BY_NAME.get(param.name or "") or BY_VALUE.get(value)
+    source = _fixed_words(*map(str, choices)) if choices else row
+    if source is None:
+        return [CompletionItem(incomplete, type=FILES)] if value == "JSON" else []
+    words = dict[str, str]()
+    for word, about in source(_word_context(ctx)):
+        if word.startswith(incomplete) and word.isprintable():
+            words.setdefault(word, about if about.isprintable() else "")
+    return [CompletionItem(word, help=about or None) for word, about in words.items()]
+
+
+def _word_context(ctx: click.Context) -> WordContext:
+    params: dict[str, Any] = {}
+    at: click.Context | None = ctx
+    while at is not None:
+        params = {**{name: value for name, value in at.params.items() if value}, **params}
+        at = at.parent
+    cwd = Path(os.path.normpath(Path.cwd() / os.path.expanduser(str(params.get("cwd") or ""))))
+    home = params.get("home")
+    return WordContext(
+        cwd, _names_module().home_named(str(home) if home else None), cast("Sequence[str]", ctx.obj or ())
+    )
+
+
+def complete_command(incomplete: str) -> Items:
+    """Return the commands that start with `incomplete`, with their lines of help."""
+    return [CompletionItem(name, help=row.help) for name, row in COMMANDS.items() if name.startswith(incomplete)]
+
+
+class WordContext(NamedTuple):
+    """The location in which names are looked up, from the location flags before the word."""
+
+    cwd: Path
+    home: Any
+    words: Sequence[str]
+    """All whole words before the cursor."""
+
+
+WordSource: TypeAlias = Callable[[WordContext], "Iterator[Suggestion] | list[Suggestion]"]
+
+
+def _fixed_words(*texts: str) -> WordSource:
+    return lambda _where: [(text, "") for text in texts]
+
+
+def _teams(context: WordContext) -> Iterator[Suggestion]:
+    return ((team.name, "team") for team in _names_module().teams(context.home))
+
+
+def _addresses(context: WordContext) -> Iterator[Suggestion]:
+    for team in _names_module().teams(context.home):
+        yield from ((f"{member}@{team.name}", "") for member in team.members)
+
+
+def _members(context: WordContext) -> Iterator[Suggestion]:
+    """Yield the members of the named team, else of every team."""
+    known = list(_names_module().teams(context.home))
+    named = [team for team in known if team.name in context.words]
+    for team in named or known:
+        yield from ((member, team.name) for member in team.members)
+
+
+def _sessions(context: WordContext) -> list[Suggestion]:
+    return _names_module().sessions(context.home, context.cwd)
+
+
+def _requests(context: WordContext) -> Iterator[Suggestion]:
+    return _names_module().requests(context.home)
+
+
+def _task_lists(context: WordContext) -> Iterator[Suggestion]:
+    return ((name, "task list") for name in _names_module().task_lists(context.home))
+
+
+def _settings(_context: WordContext) -> list[Suggestion]:
+    return _names_module().setting_names()
+
+
+def _combine(first: WordSource, second: WordSource) -> WordSource:
+    return lambda where: chain(first(where), second(where))
+
+
+def _names_module() -> Any:
+    """Return the module with the names, which only a completion of names loads."""
+    from teamwright.views import completion
+
+    return completion
+
+
+BY_COMMAND: dict[tuple[str, str], WordSource] = {
+    ("teams show", "name"): _teams,
+    ("teams rm", "name"): _teams,
+    ("sessions rm", "name"): _sessions,
+    ("teams adopt", "name"): _teams,
+    ("tasks", "team"): _combine(_teams, _task_lists),
+    ("requests allow", "id"): _requests,
+    ("requests deny", "id"): _requests,
+    ("agents show", "name"): lambda where: _names_module().agent_type_names(where.home, where.cwd),
+    ("models", "provider"): lambda where: _names_module().provider_names(where.home),
+    ("permissions check", "member"): _combine(_teams, _addresses),
+    ("completion", "shell"): _fixed_words(*SHELL_NAMES),
+    ("config get", "key"): _settings,
+    ("config set", "key"): _settings,
+    ("config set", "value"): lambda where: _names_module().setting_values(where.home, where.words[-1]),
+    ("config unset", "key"): _settings,
+}
+
+BY_NAME: dict[str, WordSource] = {
+    "model": lambda where: _names_module().model_names(where.home),
+    "effort": lambda _where: _names_module().effort_levels(),
+    "permission_mode": _fixed_words(*PERMISSION_MODES),
+    "mode": _fixed_words(*PERMISSION_MODES),
+    "plan_approval": _fixed_words("lead", "human", "auto"),
+    "backend": lambda where: _names_module().backend_names(where.home),
+    "task_list": _task_lists,
+    "resume": _combine(_teams, _sessions),
+    "member": _members,
+    "output_format": _fixed_words(*FORMATS),
+    "always": _fixed_words("session", "local", "project", "user"),
+}
+
+BY_VALUE: dict[str, WordSource] = {
+    "TEAM": _teams,
+    "NAME@TEAM": _addresses,
+    "TEAM or NAME@TEAM": _combine(_teams, _addresses),
+    "TEAM or SESSION": _combine(_teams, _sessions),
+    "SESSION or TEAM": _combine(_teams, _sessions),
+}

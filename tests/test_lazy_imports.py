@@ -131,7 +131,7 @@ async def test_a_headless_turn_over_http_loads_no_surface_and_no_kit_of_a_vendor
     assert "httpx2" in modules
     assert strangers(modules) <= {"click"} | VALUES | VALIDATION | HTTP
     assert "teamwright.shell_lines.parse" not in modules
-    screens = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.ui.terminal.member")
+    screens = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.ui.member_process")
     assert not of_packages(modules, *screens, "teamwright.member_process")
     assert of_packages(modules, "teamwright.external") <= {"teamwright.external", "teamwright.external.changes"}
 
@@ -151,7 +151,7 @@ def test_a_member_s_process_loads_only_what_its_first_turn_uses(tmp_path):
     [said] = tmp_path.glob("state/projects/*/*/members/*.log")
     lines = [line for line in said.read_text().splitlines() if line.startswith("import time:")]
     modules = {line.rpartition("|")[2].strip() for line in lines}
-    assert "teamwright.ui.terminal.member" in modules and "httpx2" in modules
+    assert "teamwright.ui.member_process" in modules and "httpx2" in modules
     tops = {name.partition(".")[0] for name in modules}
     assert not tops & {"click", "prompt_toolkit", "rich", "tree_sitter", "markdownify", "anthropic", "mcp"}
     screens = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.ui.cli.root")

@@ -14,7 +14,7 @@ from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from teamwright.ui.display_text import clean, json_text
 from teamwright.ui.headless.run_output import RunOutput
-from teamwright.ui.terminal.member import show_event
+from teamwright.ui.member_process import show_event
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program
 

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamwright.ui.display_text import cell_width
-from teamwright.ui.terminal.markdown import BlockStream, MarkdownRenderer
+from teamwright.ui.terminal.markdown import MarkdownRenderer
+from teamwright.ui.terminal.markdown_stream import BlockStream
 from tests.support.examples import examples
 from tests.ui.test_terminal_session import at_terminal
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamwright.ui.display_text import cell_width, wrap_words
-from teamwright.ui.terminal.markdown import BlockKind, BlockStream, numbered
+from teamwright.ui.terminal.markdown_stream import BlockKind, BlockStream, numbered
 from tests.support.examples import examples
 
 ANSWER = """\

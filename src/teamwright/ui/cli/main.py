@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             return print_completions(shell)
         if args and args[0].partition("=")[0] == MEMBER_FLAG:
-            from teamwright.ui.terminal.member import run_member
+            from teamwright.ui.member_process import run_member
 
             return run_member(args)
         code = _run_command(args)

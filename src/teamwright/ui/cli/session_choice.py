@@ -24,7 +24,7 @@ from teamwright.storage.paths import Home
 from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.run_location import RunLocation, open_files_home
 from teamwright.ui.display_text import one_line
-from teamwright.ui.terminal.session_switch import pick, session_rows
+from teamwright.ui.terminal.session_picker import pick, session_rows
 from teamwright.ui.terminal.styles import configured_terminal
 from teamwright.views.cost_line import duration
 

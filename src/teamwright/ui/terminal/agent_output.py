@@ -43,7 +43,7 @@ from teamwright.protocol.events import (
 from teamwright.protocol.ids import LEAD
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, window_size, wrap_words
 from teamwright.ui.terminal.events import NAME_WIDTH, SHELL, SHOWN_SECONDS, EventFormatter, display_name, output_lines
-from teamwright.ui.terminal.markdown import BlockKind, BlockStream, TextBlock
+from teamwright.ui.terminal.markdown_stream import BlockKind, BlockStream, TextBlock
 from teamwright.ui.terminal.panel import TICK_S, RunningCalls
 from teamwright.ui.terminal.styles import is_plain_terminal
 

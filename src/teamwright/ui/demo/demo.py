@@ -1,19 +1,11 @@
-"""The session of the demo: its options and permission rules, which allow only reading.
-
-Git commands of this form run no program of the repository, fetch nothing and take no lock, with any
-configuration. So they are safe before the repository is trusted. A test compares the rules with demo.toml.
-[ui/demo/demo_session]
-
-Texts of the demo before and after a run: how real it is, the result, the state of the tree, the next commands.
+"""The session of the demo, which may only read, and the texts around it: how real it is, the result, what to type next.
 
 Lines have at most 80 columns.
-[ui/demo/demo_summary]
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -29,26 +21,25 @@ from teamwright.ui.demo.demo_screen import WIDTH
 from teamwright.ui.display_text import clean, cut, one_line
 from teamwright.views.run_report import CallCollector, cited
 
-GIT_COMMAND = (
-    "git --no-pager --no-optional-locks -c core.fsmonitor=false -c core.hooksPath=/dev/null -c protocol.allow=never"
-    " -c protocol.ext.allow=never -c fetch.prune=refused -c core.quotePath=false -c color.ui=false"
-    " -c grep.column=false"
-)
-"""The start of each git command of the script."""
 
-_READING_COMMANDS = (
-    "log -1 --no-show-signature",
-    "log -z -n 5000 --no-show-signature --no-ext-diff --no-textconv",
-    "rev-parse --is-shallow-repository",
-    "ls-tree -r -z --full-tree",
-    "grep -zIn",
-    "grep -zInwF",
-    "--literal-pathspecs grep -zIc",
-    "blame --line-porcelain --no-textconv --ignore-revs-file=",
-)
+class DemoOptions(Struct, frozen=True):
+    """The values of the flags. `directory` is the directory in which the repository is looked up.
 
-READING_RULES = tuple(f"Bash({GIT_COMMAND} {words} *)" for words in _READING_COMMANDS)
-"""Allow rules for a session that plays demo.toml; its other commands (awk, tr, printf) are known to be read-only."""
+    `ask` is wait or deny; `within` is the time limit of the request in seconds.
+    """
+
+    directory: Path
+    pace: int | None = None
+    report: Path | None = None
+    model: str | None = None
+    yes: bool = False
+    output_format: str = "text"
+    home: str | None = None
+    kill: bool = False
+    ask: str | None = None
+    within: float | None = None
+    backend: str | None = None
+    panes: bool = False
 
 
 SCRIPTED_PROMPT = "Show what a team can find out about this repository. The team is called {team}."
@@ -68,6 +59,41 @@ Read only: use git, grep, awk and the reading tools. Run nothing of the reposito
 End with a report of at most 25 lines of 80 columns: for each number say which command gave it.
 """
 
+CAP_USD = 1.00
+"""The cap for a demo with a real model, in USD."""
+
+KILL_LINE = "The whole program is killed with SIGKILL three times, and resumed."
+"""The description of --kill."""
+
+ASK_LINE = "A sub-agent will need a call that is not allowed: it waits {0:g} s for a yes."
+
+ASK_DENY_LINE = "A sub-agent will need a call that is not allowed: the policy denies it."
+"""The description of --ask."""
+
+GIT_COMMAND = (
+    "git --no-pager --no-optional-locks -c core.fsmonitor=false -c core.hooksPath=/dev/null -c protocol.allow=never"
+    " -c protocol.ext.allow=never -c fetch.prune=refused -c core.quotePath=false -c color.ui=false"
+    " -c grep.column=false"
+)
+"""The start of each git command of the script.
+
+Commands of this form run no program of the repository, fetch nothing and take no lock, with any configuration. So they
+are safe before the repository is trusted.
+"""
+
+_READING_COMMANDS = (
+    "log -1 --no-show-signature",
+    "log -z -n 5000 --no-show-signature --no-ext-diff --no-textconv",
+    "rev-parse --is-shallow-repository",
+    "ls-tree -r -z --full-tree",
+    "grep -zIn",
+    "grep -zInwF",
+    "--literal-pathspecs grep -zIc",
+    "blame --line-porcelain --no-textconv --ignore-revs-file=",
+)
+
+READING_RULES = tuple(f"Bash({GIT_COMMAND} {words} *)" for words in _READING_COMMANDS)
+"""Allow rules for a session that plays demo.toml; its other commands (awk, tr, printf) are known to be read-only."""
 
 _NO_NETWORK = asdict(replace(UNBOUNDED, network=NetworkAccess.DENY))
 """The sandbox gives commands no network, and opens none for them."""
@@ -110,40 +136,6 @@ def demo_team_name(repository: Repository) -> str:
     return f"demo-{''.join(char if char.isprintable() else '-' for char in repository.name)[:80]}"
 
 
-CAP_USD = 1.00
-"""The cap for a demo with a real model, in USD."""
-
-KILL_LINE = "The whole program is killed with SIGKILL three times, and resumed."
-"""The description of --kill."""
-
-ASK_LINE = "A sub-agent will need a call that is not allowed: it waits {0:g} s for a yes."
-ASK_DENY_LINE = "A sub-agent will need a call that is not allowed: the policy denies it."
-"""The description of --ask."""
-
-_MAX_PATHS = 5
-"""The number of changed paths that are listed."""
-
-
-class DemoOptions(Struct, frozen=True):
-    """The values of the flags. `directory` is the directory in which the repository is looked up.
-
-    `ask` is wait or deny; `within` is the time limit of the request in seconds.
-    """
-
-    directory: Path
-    pace: int | None = None
-    report: Path | None = None
-    model: str | None = None
-    yes: bool = False
-    output_format: str = "text"
-    home: str | None = None
-    kill: bool = False
-    ask: str | None = None
-    within: float | None = None
-    backend: str | None = None
-    panes: bool = False
-
-
 def head_lines(options: DemoOptions, repository: Repository, pace_ms: int, *, sample: bool) -> list[str]:
     """Return the title. The first line says if a script or a model answers."""
     if options.model:
@@ -174,9 +166,20 @@ def tail_lines(result: Result, calls: CallCollector, changed: list[str] | None) 
     return ["", *clean(result.text).splitlines(), "", " · ".join(numbers), *tree_lines(changed)]
 
 
+_MAX_PATHS = 5
+"""The number of changed paths that are listed."""
+
+
 def tree_lines(changed: list[str] | None) -> list[str]:
-    """Return the state of the tree, with the first changed paths."""
-    return [_tree_text(changed), *(f"  {cut(one_line(path), WIDTH - 2)}" for path in (changed or [])[:_MAX_PATHS])]
+    """Return the result of the comparison of all files before and after, with the first changed paths."""
+    if changed is None:
+        return ["the tree is too large to be compared with what it was"]
+    if not changed:
+        return ["0 bytes written here: every file, .git included, is what it was"]
+    return [
+        f"{count_text(len(changed), 'file')} changed during the run, by another program: this run can only read",
+        *(f"  {cut(one_line(path), WIDTH - 2)}" for path in changed[:_MAX_PATHS]),
+    ]
 
 
 def next_lines(options: DemoOptions, team: str, result: Result, calls: CallCollector) -> list[str]:
@@ -196,12 +199,3 @@ def next_lines(options: DemoOptions, team: str, result: Result, calls: CallColle
 def count_text(number: int, word: str, more: str = "") -> str:
     """Return a count with its noun: `1 task`, `2 tasks`."""
     return f"{number:,} {word if number == 1 else more or word + 's'}"
-
-
-def _tree_text(changed: Sequence[str] | None) -> str:
-    """Return the result of the comparison of all files before and after."""
-    if changed is None:
-        return "the tree is too large to be compared with what it was"
-    if not changed:
-        return "0 bytes written here: every file, .git included, is what it was"
-    return f"{count_text(len(changed), 'file')} changed during the run, by another program: this run can only read"

@@ -1,14 +1,8 @@
-"""`demo --kill`: the demo in processes that are killed with SIGKILL and resumed, then an audit of its files.
+"""`demo --kill` and `demo --ask`: the demo survives SIGKILL, and a second terminal answers a request of it.
 
-The lines come from the session's log, which any other terminal could follow. The final figures come only from the files
-and from a second run without kills. Depends on `demo_process` and the package `session`.
-[ui/demo/kill_demo]
-
-`demo --ask`: a sub-agent makes a call that no rule allows, and a second terminal answers the request.
-
-The request is shown with the command that answers it, and waits for a limited time. When no person can answer, a second
-process of this program answers, and the demo says so. The team is defined in ask_demo.toml.
-[ui/demo/ask_demo]
+The killed demo runs in processes of its own. Its lines come from the session's log, which any other terminal could
+follow; the final figures come only from the files, and from a second run without kills. In the other one a sub-agent of
+ask_demo.toml makes a call that no rule allows; when no person can answer, a second process of this program does.
 """
 
 from __future__ import annotations
@@ -68,6 +62,7 @@ from teamwright.views.follow_team import follow_log
 from teamwright.views.run_report import CallCollector
 
 KILLS = 3
+
 FIRST_KILL_EVENT, LAST_KILL_EVENT, MIN_EVENTS_APART = 15, 45, 12
 """The range of the random kill, in log events after the start of the process; a whole run has about 200."""
 
@@ -75,8 +70,6 @@ _MID_WRITE_S = 0.03
 """The maximum delay of a kill after its event, in seconds, so that it also hits unfinished writes."""
 
 _STOP_S = 10.0
-_NUMBER = re.compile(r"\d[\d,.]*")
-_RECEIPT = re.compile(r"\[[cm]\d+\]|\bm\d+\b")
 
 
 class KillDemoResult(Struct):
@@ -92,31 +85,6 @@ class KillDemoResult(Struct):
     def is_clean(self) -> bool:
         """True when no record was lost, duplicated or left behind, and the report is the same."""
         return self.same_numbers and self.audit is not None and self.audit.clean
-
-
-class _Run(Struct):
-    """The state of the run: its log, the remaining kills, the last event seen."""
-
-    spec: DemoSpec
-    screen: DemoScreen
-    log: Path
-    kills_left: int
-    result: KillDemoResult = field(default_factory=KillDemoResult)
-    last: str = "it had just begun"
-    last_event: int = 0
-    change: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def note(self, number: int, event: TeamEvent) -> None:
-        """Count an event of the log, and show it."""
-        self.last_event = number
-        self.last = _describe_event(event) or self.last
-        if isinstance(event, RunEnded):
-            self.result.text = event.text
-        if isinstance(event, Notice) and event.text.startswith("resumed"):
-            self.screen.show_mark("✓", event.text)
-        else:
-            self.screen.show_event(event)
-        self.change.set()
 
 
 async def run_kill_demo(repository: Repository, home: str | None, pace_ms: int, screen: DemoScreen) -> KillDemoResult:
@@ -145,6 +113,11 @@ async def run_kill_demo(repository: Repository, home: str | None, pace_ms: int, 
     return run.result
 
 
+_NUMBER = re.compile(r"\d[\d,.]*")
+
+_RECEIPT = re.compile(r"\[[cm]\d+\]|\bm\d+\b")
+
+
 def report_numbers(text: str) -> list[str]:
     """Return the numbers of a report, in order, without receipts, which count the calls of a run."""
     return _NUMBER.findall(_RECEIPT.sub("", text))
@@ -161,6 +134,31 @@ def audit_lines(done: KillDemoResult) -> list[str]:
     ]
 
 
+class _Run(Struct):
+    """The state of the run: its log, the remaining kills, the last event seen."""
+
+    spec: DemoSpec
+    screen: DemoScreen
+    log: Path
+    kills_left: int
+    result: KillDemoResult = field(default_factory=KillDemoResult)
+    last: str = "it had just begun"
+    last_event: int = 0
+    change: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note(self, number: int, event: TeamEvent) -> None:
+        """Count an event of the log, and show it."""
+        self.last_event = number
+        self.last = _describe_event(event) or self.last
+        if isinstance(event, RunEnded):
+            self.result.text = event.text
+        if isinstance(event, Notice) and event.text.startswith("resumed"):
+            self.screen.show_mark("✓", event.text)
+        else:
+            self.screen.show_event(event)
+        self.change.set()
+
+
 async def _follow(run: _Run) -> None:
     async with aclosing(follow_log(run.log, 0)) as events:
         async for item in events:
@@ -171,7 +169,8 @@ async def _follow(run: _Run) -> None:
 async def _run_until_killed(run: _Run) -> bool:
     """Run one process. Returns False when it was killed, and True when the team was done."""
     async with _demo_process(run.spec) as process:
-        ends, kills = asyncio.create_task(process.wait()), run.result.kills
+        ends = asyncio.create_task(process.wait())
+        kills = run.result.kills
         try:
             begins = FIRST_KILL_EVENT if not run.last_event else run.last_event + MIN_EVENTS_APART
             if run.kills_left and await _wait_for_event(
@@ -287,6 +286,31 @@ ANSWER_TIMEOUT_S = 60.0
 PROMPT = "Show what happens when a sub-agent needs a call that is not allowed. The team is called {team}."
 
 
+async def run_ask_demo(
+    options: DemoOptions, repository: Repository, screen: DemoScreen, calls: CallCollector, pace_ms: int
+) -> tuple[Result, AskDemo]:
+    """Run the team until it is done, with or without an answer. No process of the demo is left running."""
+    answers_itself = options.yes or options.output_format == "json" or not (sys.stdin.isatty() and sys.stdout.isatty())
+    demo = AskDemo(options.home, answers_itself, screen)
+    try:
+        end = partial(os.kill, os.getpid(), signal.SIGTERM)
+        async with open_session(_ask_options(options, repository, pace_ms), end) as session:
+            freeze_loaded()
+
+            def note(_number: int, event: TeamEvent) -> None:
+                calls.add_event(event)
+                demo.note(event)
+
+            session.log.subscribe(note, live=False)
+            team = demo_team_name(repository)
+            await session.archive_team(team)
+            result = await session.end_members(await session.run([text_block(PROMPT.replace("{team}", team))]))
+            await session.finish(keep=not result.ok)
+            return result, demo
+    finally:
+        await demo.close()
+
+
 class AskDemo(Struct):
     """The result of the demo: the request, its outcome, and the processes that the demo started to answer it."""
 
@@ -355,32 +379,7 @@ def answer_command_line(request: str, home: str | None) -> str:
     return f"{program} requests allow {shlex.quote(short_id(request))}{where}"
 
 
-async def run_ask_demo(
-    options: DemoOptions, repository: Repository, screen: DemoScreen, calls: CallCollector, pace_ms: int
-) -> tuple[Result, AskDemo]:
-    """Run the team until it is done, with or without an answer. No process of the demo is left running."""
-    answers_itself = options.yes or options.output_format == "json" or not (sys.stdin.isatty() and sys.stdout.isatty())
-    demo = AskDemo(options.home, answers_itself, screen)
-    try:
-        end = partial(os.kill, os.getpid(), signal.SIGTERM)
-        async with open_session(_options(options, repository, pace_ms), end) as session:
-            freeze_loaded()
-
-            def note(_number: int, event: TeamEvent) -> None:
-                calls.add_event(event)
-                demo.note(event)
-
-            session.log.subscribe(note, live=False)
-            team = demo_team_name(repository)
-            await session.archive_team(team)
-            result = await session.end_members(await session.run([text_block(PROMPT.replace("{team}", team))]))
-            await session.finish(keep=not result.ok)
-            return result, demo
-    finally:
-        await demo.close()
-
-
-def _options(options: DemoOptions, repository: Repository, pace_ms: int) -> Options:
+def _ask_options(options: DemoOptions, repository: Repository, pace_ms: int) -> Options:
     """Return the options of the demo, changed so that calls without a rule are asked."""
     script = resources.files("teamwright.ui.demo") / "ask_demo.toml"
     base = demo_options(repository, home=options.home, pace_ms=pace_ms, model=None)

@@ -1,13 +1,7 @@
-"""A prompt `/name …` of a headless run: a command or skill of the person, a built-in prompt, or an error.
+"""Prompts `/name …` of a headless run, and the answers that a program gives to its permission requests.
 
-The error for a command of the terminal names what a headless run has in its place. Depends on sessions.
-[ui/headless/named_command]
-
-Answers to permission requests by a program: a client of this process, or a tool of an MCP server.
-
-The answer is the JSON of similar programs: `{"behavior": "allow", "updatedInput": {…}}` or
-`{"behavior": "deny", "message": "…"}`. Depends on sessions; leaves the connection to its owner.
-[ui/headless/permission_prompt]
+An approving program is a client of this process, or a tool of an MCP server. It answers with the JSON of similar
+programs: `{"behavior": "allow", "updatedInput": {…}}` or `{"behavior": "deny", "message": "…"}`.
 """
 
 from __future__ import annotations
@@ -59,7 +53,7 @@ IN_PLACE = {
     "/undo": "teamwright undo",
     "/usage": "teamwright cost",
 }
-"""Commands of the terminal, and what a headless run has in the place of each."""
+"""Commands of the terminal, and what a headless run has in the place of each, for the error that names it."""
 
 
 async def run_named_command(session: Session, name: str, arguments: str, stdin: str) -> Result:
@@ -84,36 +78,6 @@ async def run_named_command(session: Session, name: str, arguments: str, stdin: 
             ) from None
         raise
     return await run_command(session, name, arguments, before=stdin)
-
-
-def request_fields(event: RequestOpened) -> dict[str, Any]:
-    """Return the tool, its input and its id, as an approving program reads them."""
-    tool_input = {"questions": [dict(event.input)]} if event.kind == "question" else dict(event.input)
-    fields: dict[str, Any] = {"tool_name": event.tool, "input": tool_input, "tool_use_id": event.tool_use_id}
-    return fields if event.owner in ("", LEAD) else {**fields, "agent_id": event.owner}
-
-
-async def answer_request(event: RequestOpened, answer: Mapping[str, Any]) -> bool:
-    """Give a program's answer to the request. Anything but a clear yes is a no."""
-    if answer.get("behavior") != "allow":
-        known = answer.get("behavior") == "deny"
-        return await event.deny(str(answer.get("message") or "") if known else "the approver gave no clear answer")
-    changed = answer.get("updatedInput")
-    tool_input: Mapping[str, Any] = cast("dict[str, Any]", changed) if isinstance(changed, dict) else {}
-    if event.kind == "question":
-        return await _answer_question(event, tool_input)
-    updates: Any = answer.get("updatedPermissions") or ()
-    return await event.allow(
-        input=tool_input if tool_input and tool_input != dict(event.input) else None, updates=tuple(updates)
-    )
-
-
-async def _answer_question(event: RequestOpened, tool_input: Mapping[str, Any]) -> bool:
-    answers = tool_input.get("answers")
-    text = cast("dict[str, Any]", answers).get(str(event.input.get("question"))) if isinstance(answers, dict) else None
-    if text is None:
-        return await event.deny("the question was not answered")
-    return await event.answer(", ".join(map(str, cast("list[Any]", text))) if isinstance(text, list) else str(text))
 
 
 class McpApprover:
@@ -165,3 +129,33 @@ class McpApprover:
         except (McpServerError, ValueError, TypeError, AttributeError) as problem:
             return await event.deny(f"{self.tool} gave no answer: {problem}")
         return await answer_request(event, cast("dict[str, Any]", answer) if isinstance(answer, dict) else {})
+
+
+def request_fields(event: RequestOpened) -> dict[str, Any]:
+    """Return the tool, its input and its id, as an approving program reads them."""
+    tool_input = {"questions": [dict(event.input)]} if event.kind == "question" else dict(event.input)
+    fields: dict[str, Any] = {"tool_name": event.tool, "input": tool_input, "tool_use_id": event.tool_use_id}
+    return fields if event.owner in ("", LEAD) else {**fields, "agent_id": event.owner}
+
+
+async def answer_request(event: RequestOpened, answer: Mapping[str, Any]) -> bool:
+    """Give a program's answer to the request. Anything but a clear yes is a no."""
+    if answer.get("behavior") != "allow":
+        known = answer.get("behavior") == "deny"
+        return await event.deny(str(answer.get("message") or "") if known else "the approver gave no clear answer")
+    changed = answer.get("updatedInput")
+    tool_input: Mapping[str, Any] = cast("dict[str, Any]", changed) if isinstance(changed, dict) else {}
+    if event.kind == "question":
+        return await _answer_question(event, tool_input)
+    updates: Any = answer.get("updatedPermissions") or ()
+    return await event.allow(
+        input=tool_input if tool_input and tool_input != dict(event.input) else None, updates=tuple(updates)
+    )
+
+
+async def _answer_question(event: RequestOpened, tool_input: Mapping[str, Any]) -> bool:
+    answers = tool_input.get("answers")
+    text = cast("dict[str, Any]", answers).get(str(event.input.get("question"))) if isinstance(answers, dict) else None
+    if text is None:
+        return await event.deny("the question was not answered")
+    return await event.answer(", ".join(map(str, cast("list[Any]", text))) if isinstance(text, list) else str(text))

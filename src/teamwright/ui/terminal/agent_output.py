@@ -1,21 +1,15 @@
-"""Texts of agents on the screen: each block is printed once, whole, and other lines wait for its end.
+"""Texts of agents on the screen, reports of members, and the last lines of the command that the viewed agent waits for.
 
     words arrive ──▶ the open block, in rows above the input line ──complete──▶ printed into the scrollback
     lines of other events ──▶ printed now, or after the open block
 
-Depends on a function that prints lines, and on a renderer for a block.
-[ui/terminal/agent_text_output]
-
-The last lines of output of the command that the viewed agent waits for, in rows above the input line.
+Each block of a text is printed once, whole. The output of a running command is never printed: it stays in rows above
+the input line, which a timer redraws, until the line of its call replaces them. Only commands of this process are
+known.
 
     lead       Bash pytest -q [c12]
                … 38 lines
                tests/test_api.py ......
-               tests/test_cli.py ...
-
-Nothing of it is printed: when the command ends, the line of its call replaces the rows. A timer redraws them while a
-call runs. Only commands of this process are known.
-[ui/terminal/running_output]
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
-"""Events as lines of a terminal: one line with the member and its action, diffs of changed files, output of commands.
-
-`EventFormatter` remembers which members were introduced, and their colours. Texts of agents are cleaned.
-[ui/terminal/event_formatter]
-
-A tool call as lines of a terminal: what it did with its number, its result on one line, reasons and diffs.
+"""Events as lines of a terminal: one line with the member and its action, results of commands, diffs of changed files.
 
     lead       Bash pytest -q [c12]
                ✓ 12 passed in 3.42s · 41 more lines · 4.1 s
 
-Depends on events and colours. The whole output is in the log (`/log c12`), which this module does not read.
-[ui/terminal/call_lines]
+`EventFormatter` remembers which members were introduced, and their colours. Texts of agents are cleaned. The whole
+output of a call is in the log (`/log c12`), which this module does not read.
 """
 
 from __future__ import annotations
@@ -49,10 +44,15 @@ PROGRAM_DEFAULT_MODEL = "default"
 """The model name of a member that another program runs, when none was given."""
 
 NAME_WIDTH = 10
+
 MIN_WIDTH = 20
 """The minimum width in columns; in a narrower window lines wrap."""
 
+SHELL = "shell"
+"""The level of notices with the output of the person's own command, and the label of their lines."""
+
 _TASK_MARKS = {"created": "+", "claimed": "▸", "assigned": "→", "completed": "✓", "released": "↩", "deleted": "✗"}
+
 _INTEGRATION_TEXT = {
     IntegrationState.QUEUED: ("is queued for", ""),
     IntegrationState.CHECKING: ("is checked on", ""),
@@ -68,12 +68,14 @@ _END_TEXT = {
     MemberState.CRASHED: "crashed",
     MemberState.KILLED: "was stopped",
 }
+
 _PROTOCOL_TEXT = {
     "shutdown_request": "please stop",
     "shutdown_rejected": "not yet",
     "plan_approval_request": "asks for approval of its plan",
     "plan_approval_response": "answers on the plan",
 }
+
 _HIDDEN_PROTOCOL = frozenset(
     {
         *("task_assignment", "mode_changed", "shutdown_approved", "teammate_terminated"),
@@ -81,7 +83,6 @@ _HIDDEN_PROTOCOL = frozenset(
     }
 )
 """Protocol messages that another line reports already."""
-
 
 _SHOWN_ELSEWHERE = {"TaskCreate": "", "TaskUpdate": "taskId", "SendMessage": ""}
 """Calls whose effect has a separate line, and the argument that names its object. A failed call is shown nevertheless.
@@ -117,16 +118,19 @@ class EventFormatter(Struct):
                 return self._tool_call(event)
             case MessageSent():
                 return self._message(event)
-            case TaskChanged() | IntegrationChanged():
-                return self._task(event) if isinstance(event, TaskChanged) else self._integration(event)
+            case TaskChanged():
+                return self._task(event)
+            case IntegrationChanged():
+                return self._integration(event)
             case MemberChanged():
                 return self._member(event)
             case RequestOpened():
                 self._open_requests[event.request] = request_subject(event.kind, event.tool, event.what)
                 return []
-            case ModeChanged() | ModelChanged():
-                now = f"is in mode {event.mode}" if isinstance(event, ModeChanged) else f"runs on {event.model}"
-                return [self.line(event.member, f"{one_line(now)} now", "yellow")]
+            case ModeChanged():
+                return [self.line(event.member, f"is in mode {one_line(event.mode)} now", "yellow")]
+            case ModelChanged():
+                return [self.line(event.member, f"runs on {one_line(event.model)} now", "yellow")]
             case RequestClosed():
                 return self._request_closed(event)
             case LimitReached():
@@ -250,10 +254,6 @@ class EventFormatter(Struct):
         return []
 
 
-SHELL = "shell"
-"""The level of notices with the output of the person's own command, and the label of their lines."""
-
-
 def shell_lines(text: str) -> list[str]:
     """Return the person's own command and its whole output as lines."""
     command, _, output = clean(text).partition("\n")
@@ -270,7 +270,9 @@ SHOWN_SECONDS = 1.0
 """The time of a call from which the line of its result shows the time."""
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
+
 _WITH_TEXT = re.compile(r"\w")
+
 _FRAME = " \t=*#~_│─━|-"
 """Characters that programs draw around the words of a last line."""
 

@@ -1,13 +1,8 @@
-"""`/diff`, `/undo`, `/fork` and `/review-team`: changes by member, taking edits back, a second session, a review.
+"""Slash commands about changes, files and directories, and those that are commands of the program too.
 
-Depends on the package `edit_history`.
-[ui/terminal/edit_history_commands]
-
-Slash commands about files and directories, and those that are commands of the program too.
-
-The former are instructions, hooks, MCP servers, more directories, an export. The latter, as `/doctor` for `teamwright
-doctor`, run in a process of their own, in the session's directory and with its home. Each returns lines.
-[ui/terminal/directory_commands]
+The first show and undo edits, copy the conversation into a second session, and review a team. The next list
+instructions, hooks and MCP servers, add a directory, and export the conversation. The last, as `/doctor` for
+`teamwright doctor`, run in a process of their own, in the session's directory and with its home. Each returns lines.
 """
 
 from __future__ import annotations
@@ -16,7 +11,7 @@ import asyncio
 import os
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
@@ -52,7 +47,7 @@ from teamwright.ui.change_text import (
 from teamwright.ui.display_text import clean, fold_lines, one_line, window_size
 from teamwright.ui.terminal.conversation_view import exchanges
 from teamwright.ui.terminal.styles import Paint, StyledLine, paint_lines
-from teamwright.views.assets import Asset, AssetQuery, display_path
+from teamwright.views.assets import AssetQuery, display_path
 from teamwright.views.directory_assets import list_assets
 from teamwright.views.log import ConversationReader
 
@@ -60,18 +55,10 @@ MAX_DIFF_LINES = 1_000
 """The number of lines that /diff shows; `teamwright diff` shows all of them."""
 
 PLAIN = Paint()
+
 FORK_USAGE = "/fork, /fork N or /fork list"
+
 DIFF_USAGE, UNDO_USAGE = "/diff [@NAME] [--stat] or /diff c7", "/undo [@NAME] [--except PATH] [--force]"
-_CALL = re.compile(r"c\d+")
-
-
-class _EditArguments(Struct, frozen=True):
-    """The arguments of one of the two commands."""
-
-    member: str = ""
-    call: str = ""
-    left: tuple[str, ...] = ()
-    flags: frozenset[str] = frozenset()
 
 
 async def diff_lines(session: Session, rest: str, paint: Paint = PLAIN) -> list[str]:
@@ -150,6 +137,18 @@ async def review_team_lines(session: Session, rest: str, paint: Paint = PLAIN) -
 
 def _paint_lines(lines: Iterable[StyledLine], paint: Paint) -> list[str]:
     return [f"  {line}" for line in paint_lines(((style, clean(text)) for style, text in lines), paint)]
+
+
+class _EditArguments(Struct, frozen=True):
+    """The arguments of `/diff` or `/undo`; `left` are the paths after --except."""
+
+    member: str = ""
+    call: str = ""
+    left: tuple[str, ...] = ()
+    flags: frozenset[str] = frozenset()
+
+
+_CALL = re.compile(r"c\d+")
 
 
 def _parse_arguments(rest: str, usage: str, flags: set[str]) -> _EditArguments:
@@ -235,6 +234,7 @@ async def export(session: Session, rest: str) -> list[str]:
 
 
 async def _asset_rows(session: Session, group: str, *, unused_only: bool = False) -> list[str]:
+    """Return the entries of a group of the directory and the person, each with its state, its file and the reason."""
     options = session.options
     query = AssetQuery(
         session.agent_factory.home,
@@ -245,20 +245,16 @@ async def _asset_rows(session: Session, group: str, *, unused_only: bool = False
     )
     found = await asyncio.to_thread(list_assets, query)
     chosen = [one for one in found.assets if one.group == group and not (unused_only and one.state == "used")]
-    return _rows(chosen, session.agent_factory.cwd)
+    lines: list[str] = []
+    for asset in chosen:
+        where = display_path(asset.file, session.agent_factory.cwd) if asset.file else ""
+        lines.append(f"  {asset.state:<12} {one_line(asset.name)}  {clean(where)}".rstrip())
+        lines += [f"    {one_line(asset.why)}"] if asset.why else []
+    return lines
 
 
 def _environment(session: Session) -> Mapping[str, str]:
     return os.environ if session.options.env is None else session.options.env
-
-
-def _rows(assets: Sequence[Asset], cwd: Path) -> list[str]:
-    lines: list[str] = []
-    for asset in assets:
-        where = display_path(asset.file, cwd) if asset.file else ""
-        lines.append(f"  {asset.state:<12} {one_line(asset.name)}  {clean(where)}".rstrip())
-        lines += [f"    {one_line(asset.why)}"] if asset.why else []
-    return lines
 
 
 MAX_OUTPUT_LINES = 200
@@ -276,12 +272,6 @@ _DEFAULTS = {"config": ("list",)}
 """The arguments of a command that was typed without any."""
 
 
-def _session_flags(session: Session, words: Sequence[str]) -> list[str]:
-    """Return the flags with which `doctor` examines this session: its model, and the terminal that it has."""
-    model = [] if "--model" in words else ["--model", session.lead.agent.model.card.name]
-    return [*model, "--at-terminal"]
-
-
 async def program_lines(session: Session, name: str, rest: str) -> list[str]:
     """Run the command of the program with these arguments and return its output. Raises UsageError."""
     command = PROGRAM_COMMANDS[name]
@@ -290,8 +280,9 @@ async def program_lines(session: Session, name: str, rest: str) -> list[str]:
     except ValueError:
         raise UsageError("usage", f"{name}: a quote is not closed", note="nothing was run") from None
     home = ("--home", session.options.home) if session.options.home else ()
-    if command == "doctor":
-        words += _session_flags(session, words)
+    if command == "doctor":  # it examines the model of this session, and the terminal that the session has
+        model = [] if "--model" in words else ["--model", session.lead.agent.model.card.name]
+        words += [*model, "--at-terminal"]
     argv = (*own_python_argv("teamwright"), command, *(words or _DEFAULTS.get(command, ())), *home)
     child = await asyncio.create_subprocess_exec(
         *argv,

@@ -1,17 +1,12 @@
-"""The table of keys, for the editor that binds them and for /help, and the meaning of Ctrl-C.
+"""The table of keys, for the editor that binds them and for /help; the meaning of Ctrl-C; signals to an absent person.
 
     text in the line ──▶ clear the line
     empty line, the viewed agent is working ──▶ end its turn, and no other
     empty line, it is idle ──▶ first: say how to leave; again within the window: leave
 
 No key loses data: the history keeps a cleared line, and a conversation continues after an interrupted turn. Keys have
-the names of prompt_toolkit, which this module does not import.
-[ui/terminal/keys]
-
-The focus of the terminal window, and the signals when it has not.
-
-A terminal that reports its focus decides. Elsewhere a person who has pressed no key for some time counts as absent.
-[ui/terminal/window_focus]
+the names of prompt_toolkit, which this module does not import. A terminal that reports its focus says whether the
+person is there; elsewhere a person who has pressed no key for some time counts as absent.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """The editor with line editing, history and completion, on prompt_toolkit; output is printed above the input line.
 
 Only this module imports prompt_toolkit, and only on a terminal that supports it. Enter sends, Alt-Enter (or Esc, Enter)
-starts a new line, and line feeds of pasted text are kept. The rows below the line come from a StatusArea.
-[ui/terminal/line_editor]
-
-Pasted text in the input line: several lines become a placeholder, and the path of an image becomes a mention.
-
-The placeholder is replaced by the whole text when the line is sent. Depends on file names alone.
-[ui/terminal/pasted_text]
+starts a new line. Pasted text keeps its line feeds: a long one is shown as a placeholder, which is replaced when the
+line is sent, and the path of an image becomes a mention. The rows below the line come from a StatusArea.
 """
 
 from __future__ import annotations
@@ -66,19 +61,19 @@ _ESCAPE_S = 0.3
 
 
 class LineEditor:
-    """See editor.Editor."""
+    """An `Editor` that keeps the terminal in raw mode from the first line to `close`."""
 
     def __init__(self, callbacks: EditorCallbacks) -> None:
         self._callbacks = callbacks
         self._stack = ExitStack()
         # Do not query the cursor position: slow and simple terminals answer into the input line.
         self._output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)
-        self._keyboard = keyboard = create_input()
+        self._keyboard = create_input()
         self._deferred_keys: list[KeyPress] = []
         self._pastes = PastedTexts()
         # Keep raw mode between lines and during output, so that the kernel never gets a key.
-        self._stack.enter_context(keyboard.raw_mode())
-        self._stack.enter_context(create_app_session(input=keyboard, output=self._output))
+        self._stack.enter_context(self._keyboard.raw_mode())
+        self._stack.enter_context(create_app_session(input=self._keyboard, output=self._output))
         # Output of other code is printed above the line too; this module prints directly with `show`.
         self._stack.enter_context(patch_stdout(raw=True))
         depth = None if callbacks.colors else ColorDepth.DEPTH_1_BIT
@@ -126,7 +121,7 @@ class LineEditor:
         return await self._prompt(self._answers, draft, lambda: label)
 
     def defer_typed(self) -> None:
-        """See Editor. Keys typed after an answer may be meant for it too: they are not sent, but stay in the line."""
+        """Keep typed keys for the next line. After an answer they may be meant for it too, so none of them sends."""
         keys = [*get_typeahead(self._keyboard), *self._keyboard.read_keys(), *self._keyboard.flush_keys()]
         self._deferred_keys += [one for one in keys if one.key not in _SEND_KEYS] if self._is_answering else keys
 
@@ -151,7 +146,7 @@ class LineEditor:
             app.invalidate()
 
     def refresh(self) -> None:
-        """See Editor. Changes within a short time cause one comparison, and a redraw only after a difference."""
+        """Redraw soon. Changes within a short time cause one comparison, and a redraw only after a difference."""
         if self._reading is not None and self._redraw_timer is None:
             self._redraw_timer = asyncio.get_running_loop().call_later(GATHER_S, self._redraw_if_changed)
 

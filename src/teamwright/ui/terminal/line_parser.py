@@ -1,8 +1,6 @@
 """The parser of typed lines: a prompt for the lead, a message to a member, or a command of the terminal.
-[ui/terminal/line_parser]
 
-Commands of similar programs that have no command of the same name here, and the answer to an unknown command.
-[ui/terminal/command_equivalents]
+An unknown command gets an answer that names the nearest one, or what stands for a command of a similar program here.
 """
 
 from __future__ import annotations
@@ -78,6 +76,7 @@ ALIASES = {
 COMMAND_NAMES = tuple(usage.split()[0] for usage in COMMANDS)
 
 _ABOUT_SETUP = frozenset({"/add-dir", "/agents", "/config", "/doctor", "/hooks", "/mcp", "/memory", "/permissions"})
+
 _YIELDING = frozenset({*ALIASES, *BUILT_IN_PROMPTS, *_ABOUT_SETUP, "/export", "/skills", "/status"})
 """Commands that a custom command of the same name replaces."""
 
@@ -89,11 +88,6 @@ NEVER_SUGGESTED = frozenset({"/clear", "/compact", "/interrupt", "/quit", "/resu
 
 BARE = {"exit": "/quit", "quit": "/quit", ":q": "/quit", ":q!": "/quit", ":wq": "/quit", "help": "/help", "?": "/help"}
 """Single words that other programs accept as commands, and the commands that they mean here."""
-
-_NOTE = re.compile(r"#+(?![0-9#])[^\n]*")
-"""A note, as in similar programs: one line that starts with `#`, but not with the number of an issue."""
-
-_MAIL = re.compile(r"@([A-Za-z0-9][A-Za-z0-9_-]*)(?:@\S*)?[,:]?\s+(\S.*)", re.DOTALL)
 
 
 class LeadPrompt(Struct, frozen=True):
@@ -138,6 +132,8 @@ class UnknownCommand(Struct, frozen=True):
 
 
 ParsedLine: TypeAlias = LeadPrompt | MemberMail | Note | TerminalCommand | CustomCommand | UnknownCommand
+
+_MAIL = re.compile(r"@([A-Za-z0-9][A-Za-z0-9_-]*)(?:@\S*)?[,:]?\s+(\S.*)", re.DOTALL)
 
 
 def parse_line(
@@ -187,9 +183,20 @@ def _harmless_match(name: str, known: Collection[str]) -> str:
     return found[0] if len(found) == 1 and found[0] not in NEVER_SUGGESTED else ""
 
 
+def is_custom_command(name: str, custom_commands: Collection[str]) -> bool:
+    """Return True for one of these commands, also without its namespace when only one matches."""
+    command = name.lower()
+    names = [one.removeprefix("/").lower() for one in custom_commands]
+    return command in names or [one.rpartition(":")[2] for one in names].count(command) == 1
+
+
 def bare_command(line: str) -> str | None:
     """Return the command that a line without a slash means (`exit`), or None."""
     return BARE.get(line.strip().lower())
+
+
+_NOTE = re.compile(r"#+(?![0-9#])[^\n]*")
+"""A note, as in similar programs: one line that starts with `#`, but not with the number of an issue."""
 
 
 def is_note(line: str) -> bool:
@@ -204,13 +211,6 @@ NOTE_LINES = (
 """The lines that answer a note at a member's terminal."""
 
 
-def is_custom_command(name: str, custom_commands: Collection[str]) -> bool:
-    """Return True for one of these commands, also without its namespace when only one matches."""
-    command = name.lower()
-    names = [one.removeprefix("/").lower() for one in custom_commands]
-    return command in names or [one.rpartition(":")[2] for one in names].count(command) == 1
-
-
 def leading_word(line: str) -> str:
     """Return the word after a leading `@`, or an empty text."""
     text = line.strip()
@@ -220,10 +220,29 @@ def leading_word(line: str) -> str:
 MAX_CUSTOM_COMMANDS = 40
 """The number of custom commands that a list shows; the rest is counted."""
 
+
+def unknown_command_lines(unknown: UnknownCommand, custom_commands: Sequence[str] = ()) -> list[str]:
+    """Return the lines for an unknown command; `custom_commands` are the names to list."""
+    if (equivalent := EQUIVALENTS.get(unknown.name.lower())) is not None:
+        return [f"  there is no {clean(unknown.name)} here: {equivalent}"]
+    close = f"; did you mean {unknown.nearest}?" if unknown.nearest else ""
+    names = clean(" ".join([*COMMAND_NAMES, *custom_commands[:MAX_CUSTOM_COMMANDS]]))
+    return [f"  there is no {clean(unknown.name)}{close}", f"  there are  {names}"]
+
+
+def has_equivalent(unknown: UnknownCommand) -> bool:
+    """Return True for a command of a similar program, and for a typo of a command here; other texts may be paths."""
+    return unknown.name.lower() in EQUIVALENTS or bool(unknown.nearest)
+
+
 _COLORS = "the colours are those of your terminal; NO_COLOR leaves them out"
+
 _KEY = "a key is an environment variable; `teamwright doctor` names it"
+
 _PLUGIN = "`teamwright plugin` adds and removes plugins, which new sessions use; /skills lists their skills"
+
 _TEAM = "/members lists the members of the team; `teamwright teams` lists teams on disk"
+
 _NOT_HERE = "there is no cloud service behind this program; all of it runs on your machine"
 
 EQUIVALENTS = {
@@ -308,17 +327,3 @@ EQUIVALENTS = {
     "/workflows": "ask the lead for a team: it splits the work into tasks for members",
 }
 """Commands of similar programs by their names, and what to type here."""
-
-
-def has_equivalent(unknown: UnknownCommand) -> bool:
-    """Return True for a command of a similar program, and for a typo of a command here; other texts may be paths."""
-    return unknown.name.lower() in EQUIVALENTS or bool(unknown.nearest)
-
-
-def unknown_command_lines(unknown: UnknownCommand, custom_commands: Sequence[str] = ()) -> list[str]:
-    """Return the lines for an unknown command; `custom_commands` are the names to list."""
-    if (equivalent := EQUIVALENTS.get(unknown.name.lower())) is not None:
-        return [f"  there is no {clean(unknown.name)} here: {equivalent}"]
-    close = f"; did you mean {unknown.nearest}?" if unknown.nearest else ""
-    names = clean(" ".join([*COMMAND_NAMES, *custom_commands[:MAX_CUSTOM_COMMANDS]]))
-    return [f"  there is no {clean(unknown.name)}{close}", f"  there are  {names}"]

@@ -40,129 +40,6 @@ from teamwright.ui.terminal.request_dialog import RequestDialog
 from teamwright.ui.terminal.request_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
 from teamwright.views.status import MemberScreen, member_cost
 
-MIN_WIDTH = 20
-
-
-def greeting_lines(name: str, team: str, model: str, mode: str, known_messages: int, width: int) -> list[str]:
-    """Return the greeting lines. `known_messages` is the number of messages of a resumed conversation."""
-    who = clean(name)
-    lines = [
-        f"{who} · team {clean(team)} · {clean(model)} · {clean(mode)}",
-        f"  what you type goes to {who} as mail from you · /help",
-        "  Esc or Ctrl-C ends its turn · /stop ends it · closing the terminal ends it too",
-    ]
-    if known_messages:
-        lines.append(f"  it continues; its conversation has {known_messages} messages")
-    return [cut(line, max(width - 1, MIN_WIDTH)) for line in lines]
-
-
-def lead_change_lines(name: str, is_back: bool, grace_s: float | None) -> list[str]:
-    """Return the lines that the lead has ended, and how long the member waits, or that the lead is back."""
-    if is_back:
-        return [f"the lead of {name} is back"]
-    stays = "until it is back" if grace_s is None else f"{grace_s:.0f} s for it to come back, and keeps its place"
-    return [f"the lead of {name} is gone: {name} stays {stays}"]
-
-
-COMMANDS = {
-    "/help": "this list",
-    "/tasks": "the task list of the team, and what it runs beside its turn",
-    "/requests": "what it asks you; asks again what you put off",
-    "/context": "what fills its window, and when it will be compacted",
-    "/compact KEEP": "continue from a summary that keeps these points",
-    "/cost": "tokens and money that it used since its process began",
-    "/mode MODE": "the permission modes; another one for it",
-    "/bg NAME": "move what it waits for to the background; of several it lists them for your choice",
-    "/stop": "end it for good; its open tasks go back to the list",
-}
-"""Commands as /help lists them. `/stop` and `/requests` are handled by this module."""
-
-COMMAND_NAMES = tuple(usage.split()[0] for usage in COMMANDS)
-
-KEY_LINES = (
-    f"{'Esc, Ctrl-C':<{HELP_COLUMN}} ends its turn; it stays, and waits for your words",
-    f"{'Ctrl-B':<{HELP_COLUMN}} on an empty line: what it waits for itself moves to the background",
-    f"{'Alt-Enter':<{HELP_COLUMN}} a new line",
-    "closing the terminal ends it like /stop; while its lead is gone it keeps its place",
-)
-
-CommandHandler: TypeAlias = Callable[[OwnTerminalControl, str], Awaitable[list[str]]]
-
-
-def parse_command(line: str) -> tuple[str, str] | None:
-    """Return a typed command with its slash and its arguments; None for other text."""
-    called = parse_slash_command(line.strip())
-    return None if called is None else (f"/{called[0].lower()}", called[1].strip())
-
-
-async def complete(before: str) -> list[Candidate]:
-    """Return the completions for the text before the cursor."""
-    if not before.startswith("/") or " " in before:
-        return []
-    return [Candidate(name, len(before), "command") for name in COMMAND_NAMES if name.startswith(before.lower())]
-
-
-def unknown_command_lines(name: str) -> list[str]:
-    """Return the lines for an unknown command."""
-    close = nearest(name, COMMAND_NAMES)
-    return [
-        f"  there is no {clean(name)} at a member's terminal" + (f"; did you mean {close}?" if close else ""),
-        f"  there are  {' '.join(COMMAND_NAMES)}",
-    ]
-
-
-async def _help(_control: OwnTerminalControl, _rest: str) -> list[str]:
-    return [
-        *(f"  {usage:<{HELP_COLUMN}} {about}" for usage, about in COMMANDS.items()),
-        *(f"  {line}" for line in KEY_LINES),
-    ]
-
-
-async def _tasks(control: OwnTerminalControl, _rest: str) -> list[str]:
-    return [*task_lines(await control.tasks()), *(f"  └ {one_line(line)}" for line in control.running())]
-
-
-async def _context(control: OwnTerminalControl, _rest: str) -> list[str]:
-    return context_lines(control.context())
-
-
-async def _compact(control: OwnTerminalControl, rest: str) -> list[str]:
-    return [f"  {clean(control.name)} does it before its next model call"] if control.compact(rest) else []
-
-
-async def _cost(control: OwnTerminalControl, _rest: str) -> list[str]:
-    return cost_lines(await member_cost(control))
-
-
-async def _mode(control: OwnTerminalControl, rest: str) -> list[str]:
-    if not rest:
-        return [f"  {clean(control.name)} is in mode {control.mode}", "", *mode_meaning_lines()]
-    if len(rest.split()) > 1:
-        return ["  /mode MODE: one mode, for this member"]
-    return [f"  {clean(await control.set_mode(rest))}"]
-
-
-async def _background(control: OwnTerminalControl, rest: str) -> list[str]:
-    chosen, lines = choose_foreground(control.foreground(), rest)
-    return moved_lines(control.move_to_background(chosen)) if chosen else lines
-
-
-def background_lines(control: OwnTerminalControl) -> list[str]:
-    """Move to the background what the member itself waits for, and return lines that name it."""
-    return moved_lines(control.move_to_background())
-
-
-HANDLERS: dict[str, CommandHandler] = {
-    "/help": _help,
-    "/tasks": _tasks,
-    "/context": _context,
-    "/compact": _compact,
-    "/cost": _cost,
-    "/mode": _mode,
-    "/bg": _background,
-}
-"""The function of each command."""
-
 
 class MemberTerminal:
     """The terminal of a member, until the member ends. `editor` is set before the first output.
@@ -186,8 +63,8 @@ class MemberTerminal:
         self.interrupts = InterruptState()
         self._leave_hinted_at = float("-inf")
         self.line_input = LineInput(self.formatter, self.show, RequestDialog(run_command=self._run_at_request))
-        colors, markdown = self.formatter.paint.on, self.control.member.settings.markdown
-        self.texts = AgentTextOutput(self.show, _mask, block_renderer(env, markdown=markdown, colors=colors))
+        renderer = block_renderer(env, markdown=self.control.member.settings.markdown, colors=self.formatter.paint.on)
+        self.texts = AgentTextOutput(self.show, _mask, renderer)
         self.panel = Panel(
             MemberScreen(self.control),
             self.running_calls,
@@ -393,3 +270,128 @@ class MemberTerminal:
 
 def _mask(text: str) -> str:
     return mask_secrets(text, os.environ)
+
+
+MIN_WIDTH = 20
+
+
+def greeting_lines(name: str, team: str, model: str, mode: str, known_messages: int, width: int) -> list[str]:
+    """Return the greeting lines. `known_messages` is the number of messages of a resumed conversation."""
+    who = clean(name)
+    lines = [
+        f"{who} · team {clean(team)} · {clean(model)} · {clean(mode)}",
+        f"  what you type goes to {who} as mail from you · /help",
+        "  Esc or Ctrl-C ends its turn · /stop ends it · closing the terminal ends it too",
+    ]
+    if known_messages:
+        lines.append(f"  it continues; its conversation has {known_messages} messages")
+    return [cut(line, max(width - 1, MIN_WIDTH)) for line in lines]
+
+
+def lead_change_lines(name: str, is_back: bool, grace_s: float | None) -> list[str]:
+    """Return the lines that the lead has ended, and how long the member waits, or that the lead is back."""
+    if is_back:
+        return [f"the lead of {name} is back"]
+    stays = "until it is back" if grace_s is None else f"{grace_s:.0f} s for it to come back, and keeps its place"
+    return [f"the lead of {name} is gone: {name} stays {stays}"]
+
+
+COMMANDS = {
+    "/help": "this list",
+    "/tasks": "the task list of the team, and what it runs beside its turn",
+    "/requests": "what it asks you; asks again what you put off",
+    "/context": "what fills its window, and when it will be compacted",
+    "/compact KEEP": "continue from a summary that keeps these points",
+    "/cost": "tokens and money that it used since its process began",
+    "/mode MODE": "the permission modes; another one for it",
+    "/bg NAME": "move what it waits for to the background; of several it lists them for your choice",
+    "/stop": "end it for good; its open tasks go back to the list",
+}
+"""Commands as /help lists them. `MemberTerminal` handles `/stop` and `/requests` itself."""
+
+COMMAND_NAMES = tuple(usage.split()[0] for usage in COMMANDS)
+
+KEY_LINES = (
+    f"{'Esc, Ctrl-C':<{HELP_COLUMN}} ends its turn; it stays, and waits for your words",
+    f"{'Ctrl-B':<{HELP_COLUMN}} on an empty line: what it waits for itself moves to the background",
+    f"{'Alt-Enter':<{HELP_COLUMN}} a new line",
+    "closing the terminal ends it like /stop; while its lead is gone it keeps its place",
+)
+
+
+def parse_command(line: str) -> tuple[str, str] | None:
+    """Return a typed command with its slash and its arguments; None for other text."""
+    called = parse_slash_command(line.strip())
+    return None if called is None else (f"/{called[0].lower()}", called[1].strip())
+
+
+async def complete(before: str) -> list[Candidate]:
+    """Return the completions for the text before the cursor."""
+    if not before.startswith("/") or " " in before:
+        return []
+    return [Candidate(name, len(before), "command") for name in COMMAND_NAMES if name.startswith(before.lower())]
+
+
+def unknown_command_lines(name: str) -> list[str]:
+    """Return the lines for an unknown command."""
+    close = nearest(name, COMMAND_NAMES)
+    return [
+        f"  there is no {clean(name)} at a member's terminal" + (f"; did you mean {close}?" if close else ""),
+        f"  there are  {' '.join(COMMAND_NAMES)}",
+    ]
+
+
+def background_lines(control: OwnTerminalControl) -> list[str]:
+    """Move to the background what the member itself waits for, and return lines that name it."""
+    return moved_lines(control.move_to_background())
+
+
+CommandHandler: TypeAlias = Callable[[OwnTerminalControl, str], Awaitable[list[str]]]
+
+
+async def _help(_control: OwnTerminalControl, _rest: str) -> list[str]:
+    return [
+        *(f"  {usage:<{HELP_COLUMN}} {about}" for usage, about in COMMANDS.items()),
+        *(f"  {line}" for line in KEY_LINES),
+    ]
+
+
+async def _tasks(control: OwnTerminalControl, _rest: str) -> list[str]:
+    return [*task_lines(await control.tasks()), *(f"  └ {one_line(line)}" for line in control.running())]
+
+
+async def _context(control: OwnTerminalControl, _rest: str) -> list[str]:
+    return context_lines(control.context())
+
+
+async def _compact(control: OwnTerminalControl, rest: str) -> list[str]:
+    return [f"  {clean(control.name)} does it before its next model call"] if control.compact(rest) else []
+
+
+async def _cost(control: OwnTerminalControl, _rest: str) -> list[str]:
+    return cost_lines(await member_cost(control))
+
+
+async def _mode(control: OwnTerminalControl, rest: str) -> list[str]:
+    if not rest:
+        return [f"  {clean(control.name)} is in mode {control.mode}", "", *mode_meaning_lines()]
+    if len(rest.split()) > 1:
+        return ["  /mode MODE: one mode, for this member"]
+    return [f"  {clean(await control.set_mode(rest))}"]
+
+
+async def _background(control: OwnTerminalControl, rest: str) -> list[str]:
+    chosen, lines = choose_foreground(control.foreground(), rest)
+    return moved_lines(control.move_to_background(chosen)) if chosen else lines
+
+
+HANDLERS: dict[str, CommandHandler] = {
+    "/help": _help,
+    "/tasks": _tasks,
+    "/context": _context,
+    "/compact": _compact,
+    "/cost": _cost,
+    "/mode": _mode,
+    "/bg": _background,
+}
+"""The function of each command."""

@@ -1,14 +1,11 @@
 """The rows below the input line: members, tasks and the status line, built from the session at each redraw.
 
-Keeps only the selection, the visibility of tasks, and the running calls of each member, which come from events. A timer
-runs only while an age is shown, until its text changes. Depends on a StatusSource: the session, or one member.
-[ui/terminal/panel]
+A row of a member has a mark and a word for the state, the name, the current activity, tokens and age. Idle members
+share one row, and rows that do not fit are counted. While a member is selected each has a separate row, and the visible
+rows follow the selection. Columns are left out to fit the width.
 
-Rows for members: a mark and a word for the state, the name, the current activity, tokens and age.
-
-Idle members share one row, and rows that do not fit are counted. While a member is selected each has a separate row,
-and the visible rows follow the selection. Columns are left out to fit the width.
-[ui/terminal/member_rows]
+`Panel` keeps only the selection and the visibility of tasks; `RunningCalls` collects the running calls from events. A
+timer runs only while an age is shown, until its text changes.
 """
 
 from __future__ import annotations
@@ -137,8 +134,10 @@ class Panel(Struct):
     def lines(self) -> list[str]:
         """Return the current rows for the current size of the window."""
         size = window_size()
-        width, most = max(size.columns - 1, 1), max(1, min(MAX_ROWS, size.lines // 3))
-        members, now = self._members(), time.time()
+        width = max(size.columns - 1, 1)
+        most = max(1, min(MAX_ROWS, size.lines // 3))
+        members = self._members()
+        now = time.time()
         self.selection.settle([one.name for one in members])
         row_style = RowStyle(width, most, now, self.selection.name, self.viewed_name(), self.paint, self.mask)
         rows = member_rows(members, self._row_context(members), row_style)
@@ -180,12 +179,19 @@ class Panel(Struct):
 
     def _members(self) -> list[MemberStatus]:
         """Return the rows of lead and members, then those of background sub-agents."""
-        return [*self.source.members(self.board), *map(_subagent_row, self.running_calls.background_agents())]
+        subagents = self.running_calls.background_agents()
+        return [
+            *self.source.members(self.board),
+            *(MemberStatus(event.agent, MemberState.WORKING, since=event.at) for event in subagents),
+        ]
 
     def _row_context(self, members: list[MemberStatus]) -> RowContext:
         names = [one.name for one in members]
         calls = {name: call for name in names if (call := self.running_calls.current_call(name))}
-        jobs = {event.agent: _job_text(event) for event in self.running_calls.background_agents()}
+        jobs = {
+            event.agent: f"{event.kind}: {event.description}" if event.kind else event.description
+            for event in self.running_calls.background_agents()
+        }
         return RowContext(
             calls | {id: f"{job} · {calls[id]}" if id in calls else job for id, job in jobs.items()},
             {name: behind for name in names if (behind := self.running_calls.background_count(name))},
@@ -213,12 +219,23 @@ class Panel(Struct):
             self._timer = None
 
 
-def _subagent_row(event: SubagentChanged) -> MemberStatus:
-    return MemberStatus(event.agent, MemberState.WORKING, since=event.at)
+def make_session_panel(
+    session: Session,
+    running_calls: RunningCalls,
+    paint: Paint,
+    viewed_name: Callable[[], str],
+    open_member: Callable[[str], None],
+    redraw: Callable[[], None],
+) -> Panel:
+    """Return the status area of a session at its lead's terminal, with the person's status line script."""
+    env = os.environ if session.options.env is None else session.options.env
 
+    def mask(text: str) -> str:
+        return mask_secrets(text, env)
 
-def _job_text(event: SubagentChanged) -> str:
-    return f"{event.kind}: {event.description}" if event.kind else event.description
+    source = SessionStatusSource(session)
+    script = make_status_script(session, mask, redraw)
+    return Panel(source, running_calls, paint, viewed_name, open_member, mask, script=script, changed=redraw)
 
 
 _RESTING_STATES = frozenset({MemberState.IDLE, MemberState.AWAITING})
@@ -281,132 +298,23 @@ class RunningCalls(Struct):
         self.calls.pop(member, None)
 
 
-def make_session_panel(
-    session: Session,
-    running_calls: RunningCalls,
-    paint: Paint,
-    viewed_name: Callable[[], str],
-    open_member: Callable[[str], None],
-    redraw: Callable[[], None],
-) -> Panel:
-    """Return the status area of a session at its lead's terminal, with the person's status line script."""
-    env = os.environ if session.options.env is None else session.options.env
+class RowContext(Struct, frozen=True):
+    """Facts about members in addition to their state: the running call, and the number of background sub-agents."""
 
-    def mask(text: str) -> str:
-        return mask_secrets(text, env)
-
-    source, script = SessionStatusSource(session), make_status_script(session, mask, redraw)
-    return Panel(source, running_calls, paint, viewed_name, open_member, mask, script=script, changed=redraw)
+    calls: Mapping[str, str] = field(default_factory=dict[str, str])
+    background_counts: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
-SEPARATOR = " · "
+class RowStyle(Struct, frozen=True):
+    """The style of the rows. `now` is in seconds since 1970; `mask` hides secrets."""
 
-
-class StatusPart(Struct, frozen=True):
-    """A part of the status line; when the line is too long, the part with the highest `gives_way` is left out first."""
-
-    gives_way: int
-    text: Callable[[SessionRow], str]
-
-
-def _context(now: SessionRow) -> str:
-    if not now.context or not now.window:
-        return ""
-    return f"context {100 * now.context // now.window}% of {format_count(now.window).replace('.0k', 'k')}"
-
-
-def _money(now: SessionRow) -> str:
-    used = "$ unknown" if now.usd is None else f"${now.usd:.2f}"
-    return used if now.usd_cap is None else f"{used} of ${now.usd_cap:.2f}"
-
-
-def _requests(now: SessionRow) -> str:
-    return f"{now.requests} request{'s wait' if now.requests > 1 else ' waits'}" if now.requests else ""
-
-
-STATUS_PARTS: tuple[StatusPart, ...] = (
-    StatusPart(-1, lambda now: "its lead is gone" if now.alone else ""),
-    StatusPart(6, lambda now: model_name(now.model)),
-    StatusPart(4, lambda now: now.mode),
-    StatusPart(2, _context),
-    StatusPart(3, _money),
-    StatusPart(7, lambda now: f"{format_count(now.tokens)} tokens" if now.tokens else ""),
-    StatusPart(1, lambda now: f"{now.done}/{now.tasks} tasks" if now.tasks else ""),
-    StatusPart(0, _requests),
-)
-"""The parts in their order on the line."""
-
-
-def status_line(now: SessionRow, width: int) -> str:
-    """Return the status line, with the parts that fit `width` columns."""
-    parts = [(part.gives_way, words) for part in STATUS_PARTS if (words := part.text(now))]
-    while len(parts) > 1 and cell_width(_join(parts)) > width:
-        parts.remove(max(parts))
-    return cut(_join(parts), width)
-
-
-def _join(parts: list[tuple[int, str]]) -> str:
-    return SEPARATOR.join(words for _, words in parts)
-
-
-_MARKS = {"in_progress": "▸"}
-
-
-def task_rows(board: TaskBoard, width: int, max_rows: int, paint: Paint, mask: Callable[[str], str] = str) -> list[str]:
-    """Return at most `max_rows` rows of at most `width` columns: tasks in progress, then pending, then blocked."""
-    done = f"{board.done} done" if board.done else ""
-    if not board.open:
-        return [paint("dim", cut(f"   no open task{f', {done}' if done else ''}", width))]
-    tasks = sorted(board.open.values(), key=lambda task: _task_order(board, task))
-    room = len(tasks) if len(tasks) + bool(done) <= max_rows else max(1, max_rows - 1)
-    rows = [_task_row(board, task, width, mask) for task in tasks[:room]]
-    left = [f"… {len(tasks) - room} more open"] if len(tasks) > room else []
-    rest = ", ".join([*left, *([done] if done else [])])
-    return [*rows, paint("dim", cut(f"   {rest}", width))] if rest else rows
-
-
-def _task_order(board: TaskBoard, task: TaskInfo) -> tuple[int, int, str]:
-    rank = 0 if task.status == "in_progress" else 2 if board.waits_for(task) else 1
-    return rank, int(task.id) if task.id.isdecimal() else 0, task.id
-
-
-def _task_row(board: TaskBoard, task: TaskInfo, width: int, mask: Callable[[str], str]) -> str:
-    waits = board.waits_for(task)
-    owner = f"  {one_line(display_name(task.owner))}" if task.owner else ""
-    end = owner + (f"  waits for {' '.join(f'#{id}' for id in waits)}" if waits else "")
-    if task.review == ReviewState.WAITING and task.status == "in_progress":
-        end += f"  in review{f' by {one_line(display_name(task.reviewer))}' if task.reviewer else ''}"
-    head = f" {_MARKS.get(task.status, '·')} #{task.id} "
-    # Owner and blockers are more important than the end of a long subject.
-    room = max(8, width - cell_width(head) - cell_width(end))
-    return cut(head + cut(mask(one_line(task.subject)), room) + end, width)
-
-
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
-
-
-def format_age(seconds: float) -> str:
-    """Return an age: `12 s`, `3 min`, `2 h`, `4 d`."""
-    whole = max(0, math.floor(seconds))
-    for unit, size in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
-        if whole >= size:
-            return f"{whole // size} {unit}"
-    return f"{whole} s"
-
-
-def seconds_until_change(seconds: float) -> float:
-    """Return the seconds until the text of this age changes; at least a tenth of a second."""
-    step = next((size for size in (_DAY, _HOUR, _MINUTE) if seconds >= size), 1)
-    return max(0.1, step - max(0.0, seconds) % step)
-
-
-def format_count(tokens: int) -> str:
-    """Return a number of tokens in at most five characters: `900`, `12.3k`, `1.2M`."""
-    if tokens < 1_000:
-        return str(tokens)
-    if tokens < 999_500:
-        return f"{tokens / 1_000:.1f}k" if tokens < 99_950 else f"{tokens / 1_000:.0f}k"
-    return f"{tokens / 1_000_000:.1f}M"
+    width: int
+    max_rows: int
+    now: float
+    selected: str = ""
+    viewed: str = LEAD
+    paint: Paint = field(default_factory=Paint)
+    mask: Callable[[str], str] = str
 
 
 MARKS = {
@@ -436,6 +344,7 @@ _STYLES = {
 SELECTED, VIEWED = ">", "@"
 
 MAX_NAME = 16
+
 MAX_TEXT = 1_000
 """The number of characters of an activity that are read; no window is wider."""
 
@@ -443,25 +352,6 @@ WORD_FROM, TOKENS_FROM, AGE_FROM = 60, 60, 30
 """The minimum widths in columns for the word of the state, the tokens and the age."""
 
 _AGE, _TOKENS, _WORD = 7, 7, 8
-
-
-class RowContext(Struct, frozen=True):
-    """Facts about members in addition to their state: the running call, and the number of background sub-agents."""
-
-    calls: Mapping[str, str] = field(default_factory=dict[str, str])
-    background_counts: Mapping[str, int] = field(default_factory=dict[str, int])
-
-
-class RowStyle(Struct, frozen=True):
-    """The style of the rows. `now` is in seconds since 1970; `mask` hides secrets."""
-
-    width: int
-    max_rows: int
-    now: float
-    selected: str = ""
-    viewed: str = LEAD
-    paint: Paint = field(default_factory=Paint)
-    mask: Callable[[str], str] = str
 
 
 def member_rows(members: Sequence[MemberStatus], context: RowContext, row_style: RowStyle) -> list[str]:
@@ -591,3 +481,113 @@ def _rows_around_selection(rows: Sequence[tuple[str, bool]], row_style: RowStyle
     head = [_count_row(f"↑ {above} more", row_style)] if above else []
     foot = [_count_row(f"↓ {below} more", row_style)] if below else []
     return [*head, *(row for row, _ in rows[first : first + room]), *foot]
+
+
+_TASK_MARKS = {"in_progress": "▸"}
+
+
+def task_rows(board: TaskBoard, width: int, max_rows: int, paint: Paint, mask: Callable[[str], str] = str) -> list[str]:
+    """Return at most `max_rows` rows of at most `width` columns: tasks in progress, then pending, then blocked."""
+    done = f"{board.done} done" if board.done else ""
+    if not board.open:
+        return [paint("dim", cut(f"   no open task{f', {done}' if done else ''}", width))]
+    tasks = sorted(board.open.values(), key=lambda task: _task_order(board, task))
+    room = len(tasks) if len(tasks) + bool(done) <= max_rows else max(1, max_rows - 1)
+    rows = [_task_row(board, task, width, mask) for task in tasks[:room]]
+    left = [f"… {len(tasks) - room} more open"] if len(tasks) > room else []
+    rest = ", ".join([*left, *([done] if done else [])])
+    return [*rows, paint("dim", cut(f"   {rest}", width))] if rest else rows
+
+
+def _task_order(board: TaskBoard, task: TaskInfo) -> tuple[int, int, str]:
+    rank = 0 if task.status == "in_progress" else 2 if board.waits_for(task) else 1
+    return rank, int(task.id) if task.id.isdecimal() else 0, task.id
+
+
+def _task_row(board: TaskBoard, task: TaskInfo, width: int, mask: Callable[[str], str]) -> str:
+    waits = board.waits_for(task)
+    owner = f"  {one_line(display_name(task.owner))}" if task.owner else ""
+    end = owner + (f"  waits for {' '.join(f'#{id}' for id in waits)}" if waits else "")
+    if task.review == ReviewState.WAITING and task.status == "in_progress":
+        end += f"  in review{f' by {one_line(display_name(task.reviewer))}' if task.reviewer else ''}"
+    head = f" {_TASK_MARKS.get(task.status, '·')} #{task.id} "
+    # Owner and blockers are more important than the end of a long subject.
+    room = max(8, width - cell_width(head) - cell_width(end))
+    return cut(head + cut(mask(one_line(task.subject)), room) + end, width)
+
+
+SEPARATOR = " · "
+
+
+class StatusPart(Struct, frozen=True):
+    """A part of the status line; when the line is too long, the part with the highest `gives_way` is left out first."""
+
+    gives_way: int
+    text: Callable[[SessionRow], str]
+
+
+def _context(now: SessionRow) -> str:
+    if not now.context or not now.window:
+        return ""
+    return f"context {100 * now.context // now.window}% of {format_count(now.window).replace('.0k', 'k')}"
+
+
+def _money(now: SessionRow) -> str:
+    used = "$ unknown" if now.usd is None else f"${now.usd:.2f}"
+    return used if now.usd_cap is None else f"{used} of ${now.usd_cap:.2f}"
+
+
+def _requests(now: SessionRow) -> str:
+    return f"{now.requests} request{'s wait' if now.requests > 1 else ' waits'}" if now.requests else ""
+
+
+STATUS_PARTS: tuple[StatusPart, ...] = (
+    StatusPart(-1, lambda now: "its lead is gone" if now.alone else ""),
+    StatusPart(6, lambda now: model_name(now.model)),
+    StatusPart(4, lambda now: now.mode),
+    StatusPart(2, _context),
+    StatusPart(3, _money),
+    StatusPart(7, lambda now: f"{format_count(now.tokens)} tokens" if now.tokens else ""),
+    StatusPart(1, lambda now: f"{now.done}/{now.tasks} tasks" if now.tasks else ""),
+    StatusPart(0, _requests),
+)
+"""The parts in their order on the line."""
+
+
+def status_line(now: SessionRow, width: int) -> str:
+    """Return the status line, with the parts that fit `width` columns."""
+    parts = [(part.gives_way, words) for part in STATUS_PARTS if (words := part.text(now))]
+    while len(parts) > 1 and cell_width(_join(parts)) > width:
+        parts.remove(max(parts))
+    return cut(_join(parts), width)
+
+
+def _join(parts: list[tuple[int, str]]) -> str:
+    return SEPARATOR.join(words for _, words in parts)
+
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+
+def format_age(seconds: float) -> str:
+    """Return an age: `12 s`, `3 min`, `2 h`, `4 d`."""
+    whole = max(0, math.floor(seconds))
+    for unit, size in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
+        if whole >= size:
+            return f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def seconds_until_change(seconds: float) -> float:
+    """Return the seconds until the text of this age changes; at least a tenth of a second."""
+    step = next((size for size in (_DAY, _HOUR, _MINUTE) if seconds >= size), 1)
+    return max(0.1, step - max(0.0, seconds) % step)
+
+
+def format_count(tokens: int) -> str:
+    """Return a number of tokens in at most five characters: `900`, `12.3k`, `1.2M`."""
+    if tokens < 1_000:
+        return str(tokens)
+    if tokens < 999_500:
+        return f"{tokens / 1_000:.1f}k" if tokens < 99_950 else f"{tokens / 1_000:.0f}k"
+    return f"{tokens / 1_000_000:.1f}M"

@@ -1,17 +1,7 @@
-"""Colours and styles of text, for terminals that support them and without `NO_COLOR`.
+"""Colours and styles of text, for terminals that support them and without `NO_COLOR`; and diffs in them.
 
-`Paint(False)` returns every text unchanged.
-[ui/terminal/text_styles]
-
-Unified diffs as styled lines, and styled lines with their colours: changed words of a line are marked.
-
-Depends on `text_styles` alone. The texts are not cleaned; the caller makes them safe for a terminal.
-[ui/terminal/diff_colors]
-
-The settings of a terminal for commands that open no session: plain when the flag or the person's settings say so.
-
-Depends on the home.
-[ui/terminal_settings]
+`Paint(False)` returns every text unchanged. Changed words of a line of a diff are marked. Texts are not cleaned; the
+caller makes them safe for a terminal.
 """
 
 from __future__ import annotations
@@ -76,10 +66,17 @@ def terminal_environment(env: Mapping[str, str], *, plain: bool) -> Mapping[str,
     return {**env, "TERM": "dumb"} if plain else env
 
 
+def configured_terminal(home: Home, *, plain: bool = False) -> Mapping[str, str]:
+    """Return the environment that describes the terminal; `plain` is the value of the flag."""
+    is_plain = plain or user_setting(home, "terminal.plain") is True
+    return terminal_environment(os.environ, plain=is_plain)
+
+
 StyledLine: TypeAlias = tuple[str, str]
 """A style, empty for none, and a text."""
 
 _REMOVED, _ADDED, _NO_NEWLINE = "removed", "added", "no newline"
+
 _STYLES = {"+": _ADDED, "-": _REMOVED, "@": "cyan", "\\": _NO_NEWLINE}
 """The style of a line of a hunk, by its first character."""
 
@@ -180,9 +177,3 @@ def _compared(old: str, new: str) -> tuple[_Parts, _Parts] | None:
             elif words:
                 line.append(("".join(words), not differs))
     return parts
-
-
-def configured_terminal(home: Home, *, plain: bool = False) -> Mapping[str, str]:
-    """Return the environment that describes the terminal; `plain` is the value of the flag."""
-    is_plain = plain or user_setting(home, "terminal.plain") is True
-    return terminal_environment(os.environ, plain=is_plain)

@@ -1,7 +1,7 @@
 """Limits of allow rules that leave words open: options and files that may go beyond the rule.
 
 Depends on the table of `programs.side_effects`, on words that may be files, and on verdicts on paths.
-`shell_line_verdict` chooses the rules and the questions.
+`shell_verdict` chooses the rules and the questions.
 """
 
 from __future__ import annotations

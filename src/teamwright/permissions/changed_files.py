@@ -1,14 +1,8 @@
-"""Files that a command would change, according to its words: for deny rules on any program.
+"""Files that a command changes, according to its words: what deny rules look at, and what modes accept.
 
-Depends on tables of programs and on the names that patterns match. Verdicts are in `command_facts`; the changes that
-modes accept are in `file_changing_commands`.
-[permissions/changed_files]
-
-Commands that only change files (mkdir, touch, cp, mv), with every path that they would read and write.
-
-Modes that accept edits judge these paths like those of the edit tools. Depends on words and on the disk's present
-state.
-[permissions/file_changing_commands]
+For deny rules on any program: every file that the command would change (`find_changed_files`). For modes that accept
+edits: the commands that only change files (mkdir, touch, cp, mv), with every path that they would read and write
+(`find_changes`). Depends on words, and on the disk's present state. Verdicts are in `command_facts`.
 """
 
 from __future__ import annotations
@@ -42,7 +36,7 @@ _CHANGERS = word_set(
 """Programs that change their operands with any options."""
 
 _MOVERS = word_set("cp mv")
-"""Programs that change their last operand, in forms that the table of edits does not cover."""
+"""Programs that change their last operand, in forms that `find_changes` does not cover."""
 
 _RECURSIVE = re.compile(r"-[A-Za-z]*R|--rec")  # long options may be abbreviated
 _ALL_BELOW = {
@@ -128,6 +122,14 @@ _DRY_RUN = re.compile(r"-[A-Za-z]*n|--dry-run")
 _GIT_VALUED = word_set("-C -c --git-dir --work-tree --namespace")
 _WILD = re.compile(r"[*?\[{]")
 
+_SED_WRITES = re.compile(
+    r"(?:(?:^|[;{}\n]|^-[nErsuz]*e|^--expression=)\s*+(?:[\d$,~+]++|/[^/\n]*/)?+\s*+!?\s*+[wW]"
+    r"|s([^\w\s])(?:(?!\1).)*\1(?:(?!\1).)*\1[gpiIeEmM\d]*+w)\s*+(?P<file>[^\s;}][^\n]*)"
+)
+_AWK_WRITES = re.compile(r'>\s*"(?P<file>[^"]+)"')
+_WRITTEN_BY_SCRIPTS = {"sed": _SED_WRITES, **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _AWK_WRITES)}
+"""Files that a script of these programs writes, when the script is in the line."""
+
 
 class ChangedFiles(Struct, frozen=True):
     """Files that a command would change.
@@ -147,15 +149,6 @@ class ChangedFiles(Struct, frozen=True):
     def has_unknown(self) -> bool:
         """True when a file is changed whose name only the shell knows."""
         return any(operand.is_certain for operand in self.unknown)
-
-
-_SED_WRITES = re.compile(
-    r"(?:(?:^|[;{}\n]|^-[nErsuz]*e|^--expression=)\s*+(?:[\d$,~+]++|/[^/\n]*/)?+\s*+!?\s*+[wW]"
-    r"|s([^\w\s])(?:(?!\1).)*\1(?:(?!\1).)*\1[gpiIeEmM\d]*+w)\s*+(?P<file>[^\s;}][^\n]*)"
-)
-_AWK_WRITES = re.compile(r'>\s*"(?P<file>[^"]+)"')
-_WRITTEN_BY_SCRIPTS = {"sed": _SED_WRITES, **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _AWK_WRITES)}
-"""Files that a script of these programs writes, when the script is in the line."""
 
 
 def find_changed_files(command: ShellCommand) -> ChangedFiles:
@@ -207,8 +200,13 @@ def _changed_as_written(command: ShellCommand, understood: bool) -> ChangedFiles
     below: list[tuple[Path, str]] = []
     unknown: list[Operand] = []
     new: list[tuple[Path, str]] = []
-    targets = (*_targets(name, command, understood), *_option_targets(name, command), *copied_names(name, command))
-    for target in (*targets, *_other_targets(name, command)):
+    targets = (
+        *_named_targets(name, command, understood),
+        *_option_targets(name, command),
+        *copied_names(name, command),
+        *_targets_by_order(name, command),
+    )
+    for target in targets:
         text = target.shape[0] if len(target.shape) == 1 else None
         if text is None:
             unknown.append(target)
@@ -226,8 +224,8 @@ def _changed_as_written(command: ShellCommand, understood: bool) -> ChangedFiles
     return ChangedFiles(tuple(paths), tuple(below), tuple(unknown), tuple(new), copies)
 
 
-def _targets(name: str, command: ShellCommand, understood: bool) -> Iterator[Operand]:
-    """Yield the words that name changed files. `understood`: `file_changing_commands` already covers this command."""
+def _named_targets(name: str, command: ShellCommand, understood: bool) -> Iterator[Operand]:
+    """Yield the words that name changed files. `understood`: `find_changes` already covers this command."""
     operands = [at for at, word in enumerate(command.words) if at and word != "" and not (word or "").startswith("-")]
     if name == "dd":
         for shape in map(command.shape, operands):
@@ -323,7 +321,7 @@ def _option_targets(name: str, command: ShellCommand) -> Iterator[Operand]:
         yield from option_values(option, command)
 
 
-def _other_targets(name: str, command: ShellCommand) -> Iterator[Operand]:
+def _targets_by_order(name: str, command: ShellCommand) -> Iterator[Operand]:
     """Yield the files that a program writes by its own order of words."""
     words = command.words
     operands = [at for at in range(1, len(words)) if not (words[at] or "").startswith("-")]
@@ -397,10 +395,9 @@ _GRAMMARS = {
     "mv": "FILES -v -n -f -i -u -T",
 }
 
-
 _ODD_NAME = re.compile(r"(^|/)[^\w./~]")
 _ENDS_IN_CONTENTS = re.compile(r"/\.?$")
-_JOINED = re.compile(r"&&|\|\||\d?[<>]&\d?-?|&>>?")
+_JOINING_SIGNS = re.compile(r"&&|\|\||\d?[<>]&\d?-?|&>>?")
 _CONCURRENT = re.compile(r"[&|()`]|\{\s|\b(?:for|while|until|select|case|coproc|function|eval|trap)\b")
 
 
@@ -409,7 +406,7 @@ def runs_in_order(line: str) -> bool:
 
     Only lines without any sign of a loop, a pipe, a subshell or a background job qualify, quoted signs included.
     """
-    return _CONCURRENT.search(_JOINED.sub(" ", line)) is None
+    return _CONCURRENT.search(_JOINING_SIGNS.sub(" ", line)) is None
 
 
 def find_changes(command: ShellCommand) -> FileChanges | None:
@@ -467,10 +464,10 @@ def _moved_target(file: Path, goal: Path, source: Path) -> Path | None:
 
 def files_below(source: Path) -> list[Path] | None:
     """Return the path, and everything below it if it is a directory; None when there are too many files."""
-    return found_once((files_below, source), lambda: _search(source))
+    return found_once((files_below, source), lambda: _list_files(source))
 
 
-def _search(source: Path) -> list[Path] | None:
+def _list_files(source: Path) -> list[Path] | None:
     found = [source]
     spend_steps(5)
     if source.is_symlink() or not source.is_dir():
@@ -495,7 +492,7 @@ def copied_names(name: str, command: ShellCommand) -> Iterator[Operand]:
     sources, target = _sources_and_target(name, command)
     exact = any(word and (word == "-T" or word.startswith("--no-t")) for word in command.words)
     for at in sources:
-        yield from _copied(command, at, target, exact)
+        yield from _copies_of_word(command, at, target, exact)
 
 
 def copied_directories(name: str, command: ShellCommand) -> Iterator[tuple[Path, Path]]:
@@ -504,7 +501,8 @@ def copied_directories(name: str, command: ShellCommand) -> Iterator[tuple[Path,
     for at, place in itertools.product(sources, command.directories):
         word = os.path.expanduser(command.words[at] or "")
         if word and at not in command.globs and (place is not None or os.path.isabs(word)):
-            source, goal = Path(place or "/", word), Path(place or "/", os.path.expanduser(target))
+            source = Path(place or "/", word)
+            goal = Path(place or "/", os.path.expanduser(target))
             yield from ((source, to) for to in (goal, goal / source.name) if source.is_dir())
 
 
@@ -517,11 +515,12 @@ def _sources_and_target(name: str, command: ShellCommand) -> tuple[list[int], st
     named += [one.shape[0] for one in option_values("-t", command)] if name != "rsync" else []
     target = next((text for text in named if text), None)
     if target is None and len(operands) > 1:
-        target, operands = command.shape(operands[-1])[0], operands[:-1]
+        *operands, last = operands
+        target = command.shape(last)[0]
     return (operands, target) if target is not None else ([], "")
 
 
-def _copied(command: ShellCommand, at: int, target: str, exact: bool) -> Iterator[Operand]:
+def _copies_of_word(command: ShellCommand, at: int, target: str, exact: bool) -> Iterator[Operand]:
     word = command.words[at]
     if word is None:
         return

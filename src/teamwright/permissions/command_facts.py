@@ -1,6 +1,6 @@
 """Facts about one command of a line: what it reads and changes, and the verdicts on all files that it names.
 
-Depends on the tables of programs, on `operands` and on `files`. Leaves rules about commands to `shell_line_verdict`.
+Rules about commands are in `shell_verdict`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Links that a line itself makes or moves: its other commands are also listed with the files to which these lead.
 
-Depends on the words that `shell` found. The additional commands are guesses, which can only forbid.
+Depends on the words that `shell_lines` found. The additional commands are guesses, which can only forbid.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""The inputs of permission decisions: the rules by tool, and the context with mode, scope and directories.
+"""The inputs of permission decisions: the context with mode, rules by tool, scope, directories and path ownership.
 
-Rules are sorted once, so that a tool without rules costs one look-up.
-[permissions/decision_context]
-
-Path ownership: paths that another member owns, and the only paths that an agent may change.
-
-It applies in every mode, and no rule lifts it: only a person may allow such a change. Depends on path patterns.
-[permissions/path_ownership]
+Rules are sorted once, so that a tool without rules costs one look-up. Path ownership names the paths that another
+member owns, and the only paths that an agent may change: it applies in every mode, and no rule lifts it. Only a person
+may allow such a change.
 """
 
 from __future__ import annotations
@@ -29,78 +25,66 @@ if TYPE_CHECKING:
     from teamwright.sandbox.temporary_files import TemporaryFiles
 
 
-class OwnedPaths(Struct, frozen=True):
-    """Paths with an owner. `pattern` is as written, `source` the file and line of it.
-
-    `root` is the real path of the part without wildcards: removing a directory above it removes all of them.
-    """
-
-    owner: str
-    pattern: str
-    source: str
-    match: PathPattern
-    root: str
-
-    @classmethod
-    def parse(cls, owner: str, pattern: str, source: str, base: Path) -> OwnedPaths:
-        """Return the paths of this pattern below `base`."""
-        parts = pattern.removeprefix("./").split("/")
-        fixed = next((at for at, part in enumerate(parts) if set(part) & set("*?")), len(parts))
-        root = real_path(base.joinpath(*parts[:fixed]))
-        return cls(owner, pattern, source, PathPattern.parse(pattern, base, strict=True), root)
-
-    def contains(self, named: str, real: str, deep: bool) -> bool:
-        """Return True when the path is one of these; with `deep` also when one of these is below it."""
-        if self.match.matches_name(named) or self.match.matches_real(real) or self.match.matches_name(real):
-            return True
-        return deep and f"{self.root}/".lower().startswith(f"{real.rstrip('/')}/".lower())
-
-
-class PathOwnership(Struct, frozen=True):
-    """The paths that one agent may not change: those `owned_by_others` and, with `allowed_only`, all others except
-    these. `role` is the role or task that is limited, and `source` the file and line of it.
-
-    `strict`: such a change is denied, and no person is asked.
-    """
-
-    owned_by_others: tuple[OwnedPaths, ...] = ()
-    allowed_only: tuple[PathPattern, ...] | None = None
-    role: str = ""
-    source: str = ""
-    strict: bool = False
-
-    def refusal(self, path: Path, *, deep: bool = False) -> Decision | None:
-        """Return the refusal of a change to this path, by its name and its real path; None when the change is allowed.
-
-        `deep`: everything below it changes too.
-        """
-        named, real = os.path.normpath(path), real_path(path)
-        if is_process_link(real):
-            return self.refuse_unknown()
-        for one in self.owned_by_others:
-            if one.contains(named, real, deep):
-                file = os.path.basename(named)
-                reason = f"{file} belongs to the role {one.owner}: a member of it makes the change; send it a message."
-                return self._refuse(f"{one.pattern} owned by {one.owner} [{one.source}]", reason)
-        if self.allowed_only is None or any(
-            one.matches_name(named) and one.matches_real(real) for one in self.allowed_only
-        ):
-            return None
-        reason = f"{self.role} changes only its own files, and {os.path.basename(named)} is none of them."
-        return self._refuse(f"writes of {self.role} [{self.source}]", reason)
-
-    def _refuse(self, rule: str, reason: str) -> Decision:
-        return Decision(Verdict.DENY if self.strict else Verdict.ASK, rule, reason, needs_person=True)
-
-    def refuse_unknown(self) -> Decision:
-        """Return the question about a change to a file whose name only the shell knows."""
-        source = self.owned_by_others[0].source if self.owned_by_others else self.source
-        reason = "It changes a file that only the shell will know, and some files belong to others."
-        return Decision(Verdict.ASK, f"owners of paths [{source}]", reason, needs_person=True)
-
-
 PLAN_MODE_RULE = f"mode {Mode.PLAN}"
 """The reason of a decision by plan mode."""
+
+
+class DecisionContext(Struct):
+    """All inputs of a decision besides the call, with the directories as texts.
+
+    A path is in one of them when its text and a `/` begins with it; the private ones are in lower case, because some
+    file systems ignore case. `plan_file` is the real path of the agent's plan, or empty. The texts are computed from
+    the scope, also in a copy with another one.
+    """
+
+    rules: RuleIndex
+    scope: PermissionScope
+    mode: Mode
+    plan_file: str = ""
+    directories: tuple[str, ...] = ()
+    private: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    is_confined: bool = False
+    """True for a command that the sandbox confines, so that `/tmp` may be the session's."""
+
+    def __post_init__(self) -> None:
+        self.directories = _as_texts(self.scope.directories)
+        self.own = _as_texts(self.scope.own)
+        self.private = tuple(text.lower() for text in _as_texts(self.scope.private))
+
+    def locate(self, path: Path) -> tuple[str, Path]:
+        """Return the name of a path for rules, and the path of the file that the call reaches."""
+        temporary = self.scope.temporary
+        named = os.path.normpath(path)
+        if temporary is None:
+            return named, path
+        if self.is_confined:
+            return named, Path(temporary.seen_by_command(named, map(str, self.scope.directories)))
+        return temporary.name(named), path
+
+    def is_temporary(self, real: str) -> bool:
+        """Return True when a real path is one of the session's temporary files."""
+        return self.scope.temporary is not None and self.scope.temporary.contains(real)
+
+    @property
+    def bypasses(self) -> bool:
+        """True when every call without a deny rule is allowed."""
+        return self.mode is Mode.BYPASS
+
+    @property
+    def accepts_edits(self) -> bool:
+        """True when files inside the directories may be changed, also by a teammate in delegate mode."""
+        return self.mode is Mode.ACCEPT_EDITS or self.mode is Mode.DELEGATE
+
+    @property
+    def is_planning(self) -> bool:
+        """True when nothing may be changed yet."""
+        return self.mode is Mode.PLAN
+
+
+@lru_cache(maxsize=256)
+def _as_texts(directories: tuple[Path, ...]) -> tuple[str, ...]:
+    return tuple(f"{str(directory).rstrip('/')}/" for directory in directories)
 
 
 class PermissionScope(Struct, frozen=True):
@@ -108,7 +92,7 @@ class PermissionScope(Struct, frozen=True):
 
     `directories` are allowed; `private` are denied to file tools (the state root), except reading the agent's `own`
     files in them; `trusted_git` is the git configuration of a repository that a person trusts; `base` is the directory
-    for relative rules and offered rules; `path_ownership` has the paths of others. `hook_files` and everything below
+    for relative rules and offered rules; `ownership` has the paths of others. `hook_files` and everything below
     `hook_trees` are what hooks, servers and checks run: they are always guarded.
     """
 
@@ -161,63 +145,6 @@ class RuleIndex(Struct):
         return found
 
 
-class DecisionContext(Struct):
-    """All inputs of a decision besides the call, with the directories as texts.
-
-    A path is in one of them when its text and a `/` begins with it; the private ones are in lower case, because some
-    file systems ignore case. `plan_file` is the real path of the agent's plan, or empty. The texts are computed from
-    the scope, also in a copy with another one.
-    """
-
-    rules: RuleIndex
-    scope: PermissionScope
-    mode: Mode
-    plan_file: str = ""
-    directories: tuple[str, ...] = ()
-    private: tuple[str, ...] = ()
-    own: tuple[str, ...] = ()
-    is_confined: bool = False
-    """True for a command that the sandbox confines, so that `/tmp` may be the session's."""
-
-    def __post_init__(self) -> None:
-        self.directories = _as_texts(self.scope.directories)
-        self.own = _as_texts(self.scope.own)
-        self.private = tuple(text.lower() for text in _as_texts(self.scope.private))
-
-    def locate(self, path: Path) -> tuple[str, Path]:
-        """Return the name of a path for rules, and the path of the file that the call reaches."""
-        temporary, named = self.scope.temporary, os.path.normpath(path)
-        if temporary is None:
-            return named, path
-        if self.is_confined:
-            return named, Path(temporary.seen_by_command(named, map(str, self.scope.directories)))
-        return temporary.name(named), path
-
-    def is_temporary(self, real: str) -> bool:
-        """Return True when a real path is one of the session's temporary files."""
-        return self.scope.temporary is not None and self.scope.temporary.contains(real)
-
-    @property
-    def bypasses(self) -> bool:
-        """True when every call without a deny rule is allowed."""
-        return self.mode is Mode.BYPASS
-
-    @property
-    def accepts_edits(self) -> bool:
-        """True when files inside the directories may be changed, also by a teammate in delegate mode."""
-        return self.mode is Mode.ACCEPT_EDITS or self.mode is Mode.DELEGATE
-
-    @property
-    def is_planning(self) -> bool:
-        """True when nothing may be changed yet."""
-        return self.mode is Mode.PLAN
-
-
-@lru_cache(maxsize=256)
-def _as_texts(directories: tuple[Path, ...]) -> tuple[str, ...]:
-    return tuple(f"{str(directory).rstrip('/')}/" for directory in directories)
-
-
 def decide_by_rule(rule: Rule) -> Decision:
     """Return the decision of a matching rule."""
     words = {Verdict.DENY: "forbids", Verdict.ASK: "asks before", Verdict.ALLOW: "allows"}
@@ -252,3 +179,74 @@ def is_stricter(one: Decision, other: Decision) -> bool:
     if one.verdict is other.verdict:
         return one.verdict is Verdict.ASK and one.needs_person and not other.needs_person
     return stricter(one.verdict, other.verdict) is one.verdict
+
+
+class PathOwnership(Struct, frozen=True):
+    """The paths that one agent may not change: those `owned_by_others` and, with `allowed_only`, all others except
+    these. `role` is the role or task that is limited, and `source` the file and line of it.
+
+    `strict`: such a change is denied, and no person is asked.
+    """
+
+    owned_by_others: tuple[OwnedPaths, ...] = ()
+    allowed_only: tuple[PathPattern, ...] | None = None
+    role: str = ""
+    source: str = ""
+    strict: bool = False
+
+    def refusal(self, path: Path, *, deep: bool = False) -> Decision | None:
+        """Return the refusal of a change to this path, by its name and its real path; None when the change is allowed.
+
+        `deep`: everything below it changes too.
+        """
+        named = os.path.normpath(path)
+        real = real_path(path)
+        if is_process_link(real):
+            return self.refuse_unknown()
+        for one in self.owned_by_others:
+            if one.contains(named, real, deep):
+                file = os.path.basename(named)
+                reason = f"{file} belongs to the role {one.owner}: a member of it makes the change; send it a message."
+                return self._refuse(f"{one.pattern} owned by {one.owner} [{one.source}]", reason)
+        if self.allowed_only is None or any(
+            one.matches_name(named) and one.matches_real(real) for one in self.allowed_only
+        ):
+            return None
+        reason = f"{self.role} changes only its own files, and {os.path.basename(named)} is none of them."
+        return self._refuse(f"writes of {self.role} [{self.source}]", reason)
+
+    def _refuse(self, rule: str, reason: str) -> Decision:
+        return Decision(Verdict.DENY if self.strict else Verdict.ASK, rule, reason, needs_person=True)
+
+    def refuse_unknown(self) -> Decision:
+        """Return the question about a change to a file whose name only the shell knows."""
+        source = self.owned_by_others[0].source if self.owned_by_others else self.source
+        reason = "It changes a file that only the shell will know, and some files belong to others."
+        return Decision(Verdict.ASK, f"owners of paths [{source}]", reason, needs_person=True)
+
+
+class OwnedPaths(Struct, frozen=True):
+    """Paths with an owner. `pattern` is as written, `source` the file and line of it.
+
+    `root` is the real path of the part without wildcards: removing a directory above it removes all of them.
+    """
+
+    owner: str
+    pattern: str
+    source: str
+    match: PathPattern
+    root: str
+
+    @classmethod
+    def parse(cls, owner: str, pattern: str, source: str, base: Path) -> OwnedPaths:
+        """Return the paths of this pattern below `base`."""
+        parts = pattern.removeprefix("./").split("/")
+        fixed = next((at for at, part in enumerate(parts) if set(part) & set("*?")), len(parts))
+        root = real_path(base.joinpath(*parts[:fixed]))
+        return cls(owner, pattern, source, PathPattern.parse(pattern, base, strict=True), root)
+
+    def contains(self, named: str, real: str, deep: bool) -> bool:
+        """Return True when the path is one of these; with `deep` also when one of these is below it."""
+        if self.match.matches_name(named) or self.match.matches_real(real) or self.match.matches_name(real):
+            return True
+        return deep and f"{self.root}/".lower().startswith(f"{real.rstrip('/')}/".lower())

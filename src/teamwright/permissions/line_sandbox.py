@@ -1,13 +1,10 @@
-"""The sandbox policy of an allowed shell line: a line that only reads runs where it cannot change anything.
+"""The sandbox policy of an allowed shell line, and the commands of a line that a mode may allow without a rule.
 
-The line only reads if no rule for commands was needed to allow it. Depends on the proofs of single commands.
-[permissions/line_sandbox_policy]
-
-The commands of a line that a mode may allow without a rule, and how surely another shell than bash reads the line.
+A line that only reads runs where it cannot change anything. It only reads if no rule for commands was needed to allow
+it.
 
 A verdict rests on what bash does with the line. Another shell differs in more than its syntax: zsh evaluates arithmetic
 in `printf %d PATH=0`, and options of the user (`dotglob`) change which files a pattern names.
-[permissions/plain_shell_lines]
 """
 
 from __future__ import annotations
@@ -89,9 +86,9 @@ def _is_unconfined(context: DecisionContext, parsed: ParsedLine, facts: Sequence
     if len(others) == len(run) or any(fact.reads is None for fact in others):
         return False
     return is_judged or (
-        all(_reads(context, fact) for fact in others)
+        all(_only_reads_allowed(context, fact) for fact in others)
         and not prints_secret(parsed)
-        and all(_is_read(context, one) for one in parsed.redirects if one.target not in HARMLESS_TARGETS)
+        and all(_is_allowed_input(context, one) for one in parsed.redirects if one.target not in HARMLESS_TARGETS)
     )
 
 
@@ -101,8 +98,8 @@ def _only_reads(context: DecisionContext, parsed: ParsedLine, facts: Sequence[Co
         return False
     context, facts = _without_bypass(context, parsed, facts)
     run = [fact for fact in facts if fact.command.role in {"run", "unsure"}]
-    return all(_reads(context, fact) for fact in run) and all(
-        _is_read(context, redirect) for redirect in parsed.redirects if redirect.target not in HARMLESS_TARGETS
+    return all(_only_reads_allowed(context, fact) for fact in run) and all(
+        _is_allowed_input(context, redirect) for redirect in parsed.redirects if redirect.target not in HARMLESS_TARGETS
     )
 
 
@@ -116,7 +113,7 @@ def _without_bypass(
     return context, [collect_facts(context, command) for command in parsed.commands]
 
 
-def _reads(context: DecisionContext, fact: CommandFacts) -> bool:
+def _only_reads_allowed(context: DecisionContext, fact: CommandFacts) -> bool:
     if fact.reads is None:
         return False
     if fact.reads.by_git and explain_git_doubt(fact.command, fact.reads.paths, context.scope.trusted_git):
@@ -124,7 +121,7 @@ def _reads(context: DecisionContext, fact: CommandFacts) -> bool:
     return all(decision.verdict is Verdict.ALLOW for decision in (*fact.touched, *fact.below))
 
 
-def _is_read(context: DecisionContext, redirect: FileRedirect) -> bool:
+def _is_allowed_input(context: DecisionContext, redirect: FileRedirect) -> bool:
     if redirect.writes or redirect.target is None or redirect.glob or None in redirect.directories:
         return False
     target = os.path.expanduser(redirect.target)
@@ -156,14 +153,14 @@ class LinePrograms(Struct, frozen=True):
     is_alike: bool
 
 
-_UNKNOWN = LinePrograms(frozenset(), frozenset({None}), is_plain=False, is_alike=False)
+_UNKNOWN_PROGRAMS = LinePrograms(frozenset(), frozenset({None}), is_plain=False, is_alike=False)
 
 
 def find_programs(command: str, cwd: Path) -> LinePrograms:
     """Return the programs of the line. A line that cannot be read, or is too large, has a program that only the shell
     knows.
     """
-    return find_bounded(lambda: _find_programs(command, cwd), otherwise=_UNKNOWN)
+    return find_bounded(lambda: _find_programs(command, cwd), otherwise=_UNKNOWN_PROGRAMS)
 
 
 def _find_programs(command: str, cwd: Path) -> LinePrograms:
@@ -180,9 +177,9 @@ def _find_programs(command: str, cwd: Path) -> LinePrograms:
         is_alike=is_read
         and is_read_alike(command)
         and not _MOVES_IN_PIPELINE.search(command)
-        and not any(map(_is_read_twice, parsed.commands)),
+        and not any(map(_may_be_read_twice, parsed.commands)),
     )
 
 
-def _is_read_twice(command: ShellCommand) -> bool:
+def _may_be_read_twice(command: ShellCommand) -> bool:
     return command.name in _READ_TWICE and not all(word is not None and word.isdecimal() for word in command.words[1:])

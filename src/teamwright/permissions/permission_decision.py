@@ -1,13 +1,8 @@
 """The permission decision: from a tool and its access to a verdict with its reason. Only links are read from disk.
 
 Deny rules come before ask rules and allow rules, then the mode. The verdict of a narrowed policy is the stricter of its
-own and its parents', computed at each call. Questions to approvers are in `agent`.
-[permissions/permission_decision]
-
-The verdict on one call in one context: rules about the tool and its target, then the mode.
-
-Policies, and those above them, are in `permission_decision`.
-[permissions/call_judgement]
+own and its parents', computed at each call. `judge_call` decides in one context, without those above. Questions to
+approvers are in `agent`.
 """
 
 from __future__ import annotations
@@ -64,7 +59,18 @@ COORDINATION_TOOLS = word_set(
 _PLANNERS_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "Read"})
 """Tools for an agent's plan file, which it may always read and may change in plan mode; and for its memory."""
 
-_PLAN_REASON, _MEMORY_REASON = "It is the plan that this agent writes.", "It is what agents of this kind remember."
+_PLAN_REASON = "It is the plan that this agent writes."
+_MEMORY_REASON = "It is what agents of this kind remember."
+
+_DELEGATE_ADVICE = "give the work to a member: TaskCreate, or Agent with a name."
+_CALLER_PLANS_REASON = (  # for agents that cannot end the planning
+    "The agent that started you is still in plan mode, so change nothing. Read what you need and report what you found."
+)
+
+NOTHING_TO_DECIDE = Decision(Verdict.ALLOW, "nothing", "There is nothing to decide.")
+
+_HARMLESS_TOOLS = READ_TOOLS | {"WebFetch", "WebSearch"}
+"""Tools that change nothing with any input."""
 
 
 class Policy:
@@ -235,7 +241,8 @@ class Policy:
             return CallGrant(decision.confinement, directories)
         from teamwright.permissions.named_paths import find_named_paths  # only a command pays for this import
 
-        scope, tops = self.scope, tuple(map(str, directories))
+        scope = self.scope
+        tops = tuple(map(str, directories))
 
         def is_open(real: str) -> bool:
             if any(is_inside(real, top) for top in tops):
@@ -497,23 +504,11 @@ class Policy:
             follower()
 
 
-_DELEGATE_ADVICE = "give the work to a member: TaskCreate, or Agent with a name."
-_CALLER_PLANS_REASON = (  # for agents that cannot end the planning
-    "The agent that started you is still in plan mode, so change nothing. Read what you need and report what you found."
-)
-
-
 def _common_directories(mine: tuple[Path, ...], others: tuple[Path, ...]) -> tuple[Path, ...]:
     """Return the directories that are inside one of each."""
     found = [one for one in mine if any(one.is_relative_to(top) for top in others)]
     found += [one for one in others if any(one.is_relative_to(top) for top in mine)]
     return tuple(dict.fromkeys(found))
-
-
-NOTHING_TO_DECIDE = Decision(Verdict.ALLOW, "nothing", "There is nothing to decide.")
-
-_READ_TOOLS = READ_TOOLS | {"WebFetch", "WebSearch"}
-"""Tools that change nothing with any input."""
 
 
 def judge_call(context: DecisionContext, tool: str, access: Access) -> Decision:
@@ -534,7 +529,7 @@ def judge_call(context: DecisionContext, tool: str, access: Access) -> Decision:
 def _decide_by_name(context: DecisionContext, tool: str, access: Access) -> Decision:
     """Rules about the tool, its subject or its address, then the mode."""
     rules = context.rules.rules_for(tool)
-    planning = context.is_planning and access.command is None and not access.harmless and tool not in _READ_TOOLS
+    planning = context.is_planning and access.command is None and not access.harmless and tool not in _HARMLESS_TOOLS
     for group in (rules.deny, () if context.bypasses or planning else rules.ask, () if planning else rules.allow):
         for rule in group:
             if _names_call(rule, access) and not (group is rules.allow and _is_too_wide(rule, access)):

@@ -1,6 +1,6 @@
 """Words of a command that may be names of files, for any program.
 
-Depends on the words that `shell` found. Programs with a proof are in the read-only tables, and verdicts in
+Depends on the words that `shell_lines` found. Programs with a proof are in the read-only tables, and verdicts in
 `command_facts`.
 """
 

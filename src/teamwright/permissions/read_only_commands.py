@@ -1,7 +1,7 @@
 """Read-only commands: the files that each of them reads, as absolute paths.
 
 Depends on `programs`, and on the disk for patterns of file names. Rules, modes and directories are in
-`shell_line_verdict`, which judges the paths.
+`shell_verdict`, which judges the paths.
 """
 
 from __future__ import annotations

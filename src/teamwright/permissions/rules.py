@@ -1,18 +1,8 @@
 """Permission rules: `Tool` or `Tool(pattern)` with a verdict, parsed once and matched against a call's access.
 
-Commands are compared word by word, paths by name and by real path, addresses by host. The syntax is that of the other
-product, so that its settings files have the same meaning here.
-[permissions/rules]
-
-Matching of partly known file names with the path patterns of rules.
-
-Depends on patterns as lists of names. Words are chosen in `operands`, and verdicts made in `command_facts`.
-[permissions/partial_name_matching]
-
-Patterns of rules for addresses: `domain:HOST`, with or without a port, and the hosts of addresses.
-
-A host is compared as the resolver looks it up.
-[permissions/host_pattern]
+Commands are compared word by word, paths by name and by real path, addresses by host as the resolver looks it up. Paths
+of which only the shell knows a part are compared too. The syntax is that of the other product, so that its settings
+files have the same meaning here.
 """
 
 from __future__ import annotations
@@ -47,175 +37,13 @@ if TYPE_CHECKING:
     from teamwright.shell_lines.expansion import Shape
 
 
-class NamePattern(Struct, frozen=True):
-    """A path pattern: the directory where it begins, and the names of the pattern below it. Case is ignored."""
-
-    root: str
-    rest: Segments
-
-    @classmethod
-    def parse(cls, root: str, rest: str) -> NamePattern:
-        """Return the pattern `rest` below the directory `root`."""
-        return cls(root, tuple(part for part in rest.split("/") if part not in {"", "."}))
-
-    @property
-    def names_directory(self) -> bool:
-        """True when it may name a directory, whose contents it then includes.
-
-        `.env` and `*.pem` are names of files: they include nothing below, unless such a directory exists.
-        """
-        fixed = [part for part in self.rest if part != "**"]
-        if not fixed or "." not in fixed[-1] or self.rest[-1] == "**":
-            return True
-        return os.path.isdir(os.path.join(self.root, *fixed))
-
-    def may_name(self, shape: Shape, *, certain: bool) -> bool:
-        """Return True when a file name of this shape may become one that the pattern names.
-
-        With `certain` the program takes the word for a file, so the unknown part may be any path. Otherwise the written
-        part must contain everything that the pattern requires.
-        """
-        partial, full = _written_end(shape)
-        root, rest = _names(self.root), tuple(part.lower() for part in self.rest)
-        whole = (*root, *rest)
-        free = len(whole) if certain else len(root)
-        patterns = [whole, (*whole, "**")] if self.names_directory else [whole]
-        if any(_ends_like(pattern, partial, full, free) for pattern in patterns):
-            return True
-        # The directory at its start may be one that the pattern names, with its contents.
-        begin, slash, _ = (shape[0] or "").rpartition("/")
-        names = _names(os.path.normpath(begin)) if slash else ()
-        return any(_matches(whole, names[:end]) for end in range(1, len(names) + 1))
-
-
-def _names(path: str) -> Segments:
-    return tuple(part.lower() for part in path.split("/") if part not in {"", "."})
-
-
-def _written_end(shape: Shape) -> tuple[str, Segments]:
-    """Return the written end of a name after its last unknown part: the end of a name, and whole names after it."""
-    text = (shape[-1] or "").lower() if shape else ""
-    first, *full = text.split("/")
-    if ".." in full:
-        # `..` leaves the part before it, so its beginning is unknown.
-        first, full = "", full[len(full) - full[::-1].index("..") :]
-    return first, tuple(name for name in full if name not in {"", "."})
-
-
-@lru_cache(maxsize=4_096)
-def _ends_like(pattern: Segments, partial: str, full: Segments, free: int) -> bool:
-    """Return True when a path with this end may be named; the unknown part may replace the first `free` names."""
-    if not full:
-        return _matches_from_unknown(pattern, partial, free)
-    if not pattern:
-        return False
-    if pattern[-1] == "**":
-        return _ends_like(pattern[:-1], partial, full, free) or _ends_like(pattern, partial, full[:-1], free)
-    return _is_named(pattern[-1], full[-1]) and _ends_like(pattern[:-1], partial, full[:-1], free)
-
-
-def _matches_from_unknown(pattern: Segments, partial: str, free: int) -> bool:
-    if partial and pattern and pattern[-1] == "**" and _matches_from_unknown(pattern[:-1], partial, free):
-        return True
-    if partial and pattern and pattern[-1] != "**":
-        ends = (pattern[-1][at:] for at in range(len(pattern[-1])))
-        if not any(_is_named(end, partial) for end in ends):
-            return False
-        pattern = pattern[:-1]
-    return all(name == "**" for name in pattern[free:])
-
-
-@lru_cache(maxsize=4_096)
-def _matches(pattern: Segments, names: Segments) -> bool:
-    if not pattern:
-        return not names
-    if pattern[0] == "**":
-        return _matches(pattern[1:], names) or (bool(names) and _matches(pattern, names[1:]))
-    return bool(names) and _is_named(pattern[0], names[0]) and _matches(pattern[1:], names[1:])
-
-
-def _is_named(pattern: str, name: str) -> bool:
-    return re.fullmatch(segment_expression(pattern), name, re.DOTALL) is not None
-
-
-class HostPattern(Struct, frozen=True):
-    """A pattern `domain:HOST` or `domain:HOST:PORT`; `*.HOST` is every host below it. `port` is 0 for all ports."""
-
-    host: str
-    port: int = 0
-
-    @classmethod
-    def parse(cls, pattern: str) -> HostPattern:
-        """Parse the pattern. Raises ValueError for an invalid one."""
-        written = pattern.removeprefix("domain:").strip()
-        found = _WITH_PORT.fullmatch(written)
-        host = plain_host((found[1] if found else written).strip("[]"))
-        port = int(found[2]) if found else 0
-        if not pattern.startswith("domain:") or not host or "/" in host or (found and not 0 < port <= _MAX_PORT):
-            raise ValueError("WebFetch(domain:HOST) or WebFetch(domain:HOST:PORT)")
-        return cls(host, port)
-
-    def matches(self, url: str, below: bool) -> bool:
-        """Return True when the address is at this host, or with `below` also at one below it."""
-        host = url_host(url)
-        if not host:
-            return below  # an invalid address is never allowed by a rule
-        if self.port and self.port != url_port(url):
-            return False
-        if self.host.startswith("*."):
-            return host.endswith(self.host[1:]) or (below and host == self.host[2:])
-        return host == self.host or (below and host.endswith("." + self.host))
-
-
-_WITH_PORT = re.compile(r"(\[[^\]]*\]|[^:]*):(\d+)")
-_MAX_PORT = 65_535
-_DOTS = str.maketrans({"\u3002": ".", "\uff0e": ".", "\uff61": "."})
-
-
-def url_host(url: str) -> str:
-    """Return the host of an address in lower case; empty for an invalid address."""
-    try:
-        return plain_host(urlsplit(url).hostname or "")
-    except ValueError:
-        return ""
-
-
-def url_port(url: str) -> int:
-    """Return the port of an address; 0 for an invalid one."""
-    try:
-        parts = urlsplit(url)
-        return parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
-    except ValueError:
-        return 0
-
-
-def plain_host(host: str) -> str:
-    """Return a host as the resolver looks it up: in lower case and ASCII. Raises ValueError for an impossible one."""
-    name = unicodedata.normalize("NFKC", host).translate(_DOTS).rstrip(".").lower()
-    return name if name.isascii() else name.encode("idna").decode("ascii")
-
-
-def is_local_host(host: str) -> bool:
-    """Return True for the name or address of this machine or its network: `localhost`, or a private address.
-
-    Link-local addresses are excluded: cloud machines have services there that return credentials.
-    """
-    name = host.lower().strip("[]").rstrip(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        address = ip_address(name)
-    except ValueError:
-        return False
-    address = getattr(address, "ipv4_mapped", None) or address
-    return (address.is_loopback or address.is_private) and not address.is_link_local and not address.is_unspecified
-
-
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
 """Tools to which a `Read` rule applies."""
 
 WRITE_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
 """Tools to which an `Edit` or `Write` rule applies."""
+PATH_TOOLS = READ_TOOLS | WRITE_TOOLS | {"MultiEdit"}
+"""Tools whose patterns are paths."""
 
 _TOOLS_BY_NAME = {
     "Read": READ_TOOLS,
@@ -225,9 +53,7 @@ _TOOLS_BY_NAME = {
     "Task": frozenset({"Agent", "Task"}),
     "Unconfined": frozenset({"Bash"}),
 }
-_FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*(?:\*)?)(?:\((.*)\))?", re.DOTALL)
-PATH_TOOLS = READ_TOOLS | WRITE_TOOLS | {"MultiEdit"}
-"""Tools whose patterns are paths."""
+_RULE_FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*(?:\*)?)(?:\((.*)\))?", re.DOTALL)
 
 
 class Rule(Struct, frozen=True):
@@ -298,7 +124,8 @@ class Rule(Struct, frozen=True):
             return True
         if not isinstance(self._matcher, PathPattern):
             return False
-        named, truly = self._matcher.matches_name(path), self._matcher.matches_real(real)
+        named = self._matcher.matches_name(path)
+        truly = self._matcher.matches_real(real)
         return named and truly if self.verdict is Verdict.ALLOW else named or truly or self._matcher.matches_name(real)
 
     def may_name_below(self, real: str) -> bool:
@@ -332,6 +159,61 @@ class Rule(Struct, frozen=True):
     def matches_subject(self, subject: str | None) -> bool:
         """Return True when `Tool(pattern)` names this subject; `*` matches any text."""
         return self.pattern is None or (subject is not None and fnmatchcase(subject, self.pattern))
+
+
+def parse_rule(
+    text: str, verdict: Verdict, source: str, base: Path, by_user: bool = True, trusted: bool = False
+) -> Rule:
+    """Parse a rule; relative path patterns are below `base`. Raises UsageError naming the source."""
+    form = _RULE_FORM.fullmatch(text.strip())
+    if form is None:
+        raise _invalid_rule(text, source, "a tool's name, or Tool(pattern)")
+    tool = form[1]
+    pattern = form[2]
+    if tool.endswith("*") and not tool.startswith(("mcp__", "python__")):
+        raise _invalid_rule(text, source, "a star in a tool's name only after mcp__ or python__")
+    if pattern is not None and (pattern.strip() in {"", "*", ":*", "**"}):
+        pattern = None
+    if tool == "Unconfined" and (pattern is None or verdict is not Verdict.ALLOW):
+        raise _invalid_rule(text, source, "Unconfined(COMMAND), in rules that allow; Bash(COMMAND) asks or denies")
+    if pattern is None:
+        return Rule(verdict, tool, None, source, by_user, trusted)
+    try:
+        return Rule(verdict, tool, pattern, source, by_user, trusted, _pattern_of(tool, pattern, base, verdict))
+    except ValueError as problem:
+        raise _invalid_rule(text, source, str(problem)) from None
+
+
+def _pattern_of(
+    tool: str, pattern: str, base: Path, verdict: Verdict
+) -> PathPattern | WordPattern | HostPattern | None:
+    if "\0" in pattern or "\n" in pattern:
+        raise ValueError("one line")
+    if tool in {"Bash", "Unconfined"}:
+        return WordPattern.parse(pattern.strip(), verdict is not Verdict.ALLOW)
+    if tool in PATH_TOOLS:
+        if ".." in pattern.split("/"):
+            raise ValueError("a path without '..'")
+        return PathPattern.parse(pattern, base, verdict is not Verdict.ALLOW)
+    if tool == "WebFetch":
+        return HostPattern.parse(pattern)
+    return None
+
+
+def parse_rules(
+    texts: Iterable[str], verdict: Verdict, source: str, base: Path, by_user: bool = True, trusted: bool = False
+) -> tuple[Rule, ...]:
+    """Parse rules, in order. Raises UsageError for the first invalid one."""
+    return tuple(parse_rule(text, verdict, source, base, by_user, trusted) for text in texts)
+
+
+def _invalid_rule(text: str, source: str, expected: str) -> UsageError:
+    return UsageError(
+        "usage",
+        f"{text[:120]!r} is not a permission rule",
+        looked_at=[("from", source), ("expected", expected)],
+        do=["Bash(git status:*), Read(src/**), Edit(//abs/path/**), WebFetch(domain:example.org), Agent(Explore)"],
+    )
 
 
 class PathPattern(Struct, frozen=True):
@@ -456,7 +338,8 @@ class WordPattern(Struct, frozen=True):
             return self.matches(words)
         known = tuple(words[: list(words).index(None)])
         if self.line is not None:
-            line, until = join_words(known), " ".join(self.written).split("*")[0].rstrip()
+            line = join_words(known)
+            until = " ".join(self.written).split("*")[0].rstrip()
             return line.startswith(until[: len(line)]) or until.startswith(line)
         return known[: len(self.words)] == self.words[: len(known)]
 
@@ -475,53 +358,167 @@ class WordPattern(Struct, frozen=True):
         return cls((), line=re.compile(expression, re.DOTALL), written=tuple(pattern.split()))
 
 
-def parse_rule(
-    text: str, verdict: Verdict, source: str, base: Path, by_user: bool = True, trusted: bool = False
-) -> Rule:
-    """Parse a rule; relative path patterns are below `base`. Raises UsageError naming the source."""
-    form = _FORM.fullmatch(text.strip())
-    if form is None:
-        raise _bad(text, source, "a tool's name, or Tool(pattern)")
-    tool, pattern = form[1], form[2]
-    if tool.endswith("*") and not tool.startswith(("mcp__", "python__")):
-        raise _bad(text, source, "a star in a tool's name only after mcp__ or python__")
-    if pattern is not None and (pattern.strip() in {"", "*", ":*", "**"}):
-        pattern = None
-    if tool == "Unconfined" and (pattern is None or verdict is not Verdict.ALLOW):
-        raise _bad(text, source, "Unconfined(COMMAND), in rules that allow; Bash(COMMAND) asks or denies")
-    if pattern is None:
-        return Rule(verdict, tool, None, source, by_user, trusted)
+class NamePattern(Struct, frozen=True):
+    """A path pattern: the directory where it begins, and the names of the pattern below it. Case is ignored."""
+
+    root: str
+    rest: Segments
+
+    @classmethod
+    def parse(cls, root: str, rest: str) -> NamePattern:
+        """Return the pattern `rest` below the directory `root`."""
+        return cls(root, tuple(part for part in rest.split("/") if part not in {"", "."}))
+
+    @property
+    def names_directory(self) -> bool:
+        """True when it may name a directory, whose contents it then includes.
+
+        `.env` and `*.pem` are names of files: they include nothing below, unless such a directory exists.
+        """
+        fixed = [part for part in self.rest if part != "**"]
+        if not fixed or "." not in fixed[-1] or self.rest[-1] == "**":
+            return True
+        return os.path.isdir(os.path.join(self.root, *fixed))
+
+    def may_name(self, shape: Shape, *, certain: bool) -> bool:
+        """Return True when a file name of this shape may become one that the pattern names.
+
+        With `certain` the program takes the word for a file, so the unknown part may be any path. Otherwise the written
+        part must contain everything that the pattern requires.
+        """
+        partial, full = _written_end(shape)
+        root = _lower_names(self.root)
+        rest = tuple(part.lower() for part in self.rest)
+        whole = (*root, *rest)
+        free = len(whole) if certain else len(root)
+        patterns = [whole, (*whole, "**")] if self.names_directory else [whole]
+        if any(_ends_like(pattern, partial, full, free) for pattern in patterns):
+            return True
+        # The directory at its start may be one that the pattern names, with its contents.
+        begin, slash, _ = (shape[0] or "").rpartition("/")
+        names = _lower_names(os.path.normpath(begin)) if slash else ()
+        return any(_match_names(whole, names[:end]) for end in range(1, len(names) + 1))
+
+
+def _lower_names(path: str) -> Segments:
+    return tuple(part.lower() for part in path.split("/") if part not in {"", "."})
+
+
+def _written_end(shape: Shape) -> tuple[str, Segments]:
+    """Return the written end of a name after its last unknown part: the end of a name, and whole names after it."""
+    text = (shape[-1] or "").lower() if shape else ""
+    first, *full = text.split("/")
+    if ".." in full:
+        # `..` leaves the part before it, so its beginning is unknown.
+        first = ""
+        full = full[len(full) - full[::-1].index("..") :]
+    return first, tuple(name for name in full if name not in {"", "."})
+
+
+@lru_cache(maxsize=4_096)
+def _ends_like(pattern: Segments, partial: str, full: Segments, free: int) -> bool:
+    """Return True when a path with this end may be named; the unknown part may replace the first `free` names."""
+    if not full:
+        return _matches_from_unknown(pattern, partial, free)
+    if not pattern:
+        return False
+    if pattern[-1] == "**":
+        return _ends_like(pattern[:-1], partial, full, free) or _ends_like(pattern, partial, full[:-1], free)
+    return _is_named(pattern[-1], full[-1]) and _ends_like(pattern[:-1], partial, full[:-1], free)
+
+
+def _matches_from_unknown(pattern: Segments, partial: str, free: int) -> bool:
+    if partial and pattern and pattern[-1] == "**" and _matches_from_unknown(pattern[:-1], partial, free):
+        return True
+    if partial and pattern and pattern[-1] != "**":
+        ends = (pattern[-1][at:] for at in range(len(pattern[-1])))
+        if not any(_is_named(end, partial) for end in ends):
+            return False
+        pattern = pattern[:-1]
+    return all(name == "**" for name in pattern[free:])
+
+
+@lru_cache(maxsize=4_096)
+def _match_names(pattern: Segments, names: Segments) -> bool:
+    if not pattern:
+        return not names
+    if pattern[0] == "**":
+        return _match_names(pattern[1:], names) or (bool(names) and _match_names(pattern, names[1:]))
+    return bool(names) and _is_named(pattern[0], names[0]) and _match_names(pattern[1:], names[1:])
+
+
+def _is_named(pattern: str, name: str) -> bool:
+    return re.fullmatch(segment_expression(pattern), name, re.DOTALL) is not None
+
+
+_WITH_PORT = re.compile(r"(\[[^\]]*\]|[^:]*):(\d+)")
+_MAX_PORT = 65_535
+_DOTS = str.maketrans({"\u3002": ".", "\uff0e": ".", "\uff61": "."})
+
+
+class HostPattern(Struct, frozen=True):
+    """A pattern `domain:HOST` or `domain:HOST:PORT`; `*.HOST` is every host below it. `port` is 0 for all ports."""
+
+    host: str
+    port: int = 0
+
+    @classmethod
+    def parse(cls, pattern: str) -> HostPattern:
+        """Parse the pattern. Raises ValueError for an invalid one."""
+        written = pattern.removeprefix("domain:").strip()
+        found = _WITH_PORT.fullmatch(written)
+        host = plain_host((found[1] if found else written).strip("[]"))
+        port = int(found[2]) if found else 0
+        if not pattern.startswith("domain:") or not host or "/" in host or (found and not 0 < port <= _MAX_PORT):
+            raise ValueError("WebFetch(domain:HOST) or WebFetch(domain:HOST:PORT)")
+        return cls(host, port)
+
+    def matches(self, url: str, below: bool) -> bool:
+        """Return True when the address is at this host, or with `below` also at one below it."""
+        host = url_host(url)
+        if not host:
+            return below  # an invalid address is never allowed by a rule
+        if self.port and self.port != url_port(url):
+            return False
+        if self.host.startswith("*."):
+            return host.endswith(self.host[1:]) or (below and host == self.host[2:])
+        return host == self.host or (below and host.endswith("." + self.host))
+
+
+def url_host(url: str) -> str:
+    """Return the host of an address in lower case; empty for an invalid address."""
     try:
-        return Rule(verdict, tool, pattern, source, by_user, trusted, _matcher(tool, pattern, base, verdict))
-    except ValueError as problem:
-        raise _bad(text, source, str(problem)) from None
+        return plain_host(urlsplit(url).hostname or "")
+    except ValueError:
+        return ""
 
 
-def _matcher(tool: str, pattern: str, base: Path, verdict: Verdict) -> PathPattern | WordPattern | HostPattern | None:
-    if "\0" in pattern or "\n" in pattern:
-        raise ValueError("one line")
-    if tool in {"Bash", "Unconfined"}:
-        return WordPattern.parse(pattern.strip(), verdict is not Verdict.ALLOW)
-    if tool in PATH_TOOLS:
-        if ".." in pattern.split("/"):
-            raise ValueError("a path without '..'")
-        return PathPattern.parse(pattern, base, verdict is not Verdict.ALLOW)
-    if tool == "WebFetch":
-        return HostPattern.parse(pattern)
-    return None
+def url_port(url: str) -> int:
+    """Return the port of an address; 0 for an invalid one."""
+    try:
+        parts = urlsplit(url)
+        return parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+    except ValueError:
+        return 0
 
 
-def parse_rules(
-    texts: Iterable[str], verdict: Verdict, source: str, base: Path, by_user: bool = True, trusted: bool = False
-) -> tuple[Rule, ...]:
-    """Parse rules, in order. Raises UsageError for the first invalid one."""
-    return tuple(parse_rule(text, verdict, source, base, by_user, trusted) for text in texts)
+def plain_host(host: str) -> str:
+    """Return a host as the resolver looks it up: in lower case and ASCII. Raises ValueError for an impossible one."""
+    name = unicodedata.normalize("NFKC", host).translate(_DOTS).rstrip(".").lower()
+    return name if name.isascii() else name.encode("idna").decode("ascii")
 
 
-def _bad(text: str, source: str, expected: str) -> UsageError:
-    return UsageError(
-        "usage",
-        f"{text[:120]!r} is not a permission rule",
-        looked_at=[("from", source), ("expected", expected)],
-        do=["Bash(git status:*), Read(src/**), Edit(//abs/path/**), WebFetch(domain:example.org), Agent(Explore)"],
-    )
+def is_local_host(host: str) -> bool:
+    """Return True for the name or address of this machine or its network: `localhost`, or a private address.
+
+    Link-local addresses are excluded: cloud machines have services there that return credentials.
+    """
+    name = host.lower().strip("[]").rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return (address.is_loopback or address.is_private) and not address.is_link_local and not address.is_unspecified

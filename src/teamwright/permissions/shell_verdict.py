@@ -1,18 +1,8 @@
 """Verdicts on shell commands: each command in a line must be allowed, and one denied command denies the line.
 
-Parses the line with `shell`, then applies the rules, the git policy, the table of read-only commands and, in modes that
-accept edits, the table of changing ones. Runs no program.
-[permissions/shell_line_verdict]
-
-Verdicts on the files of a line's redirections: rules for files decide, then the mode.
-
-Depends on the verdicts on paths. Commands are judged in `shell_line_verdict`.
-[permissions/redirect_verdict]
-
-Lines whose unknown effects a policy of the sandbox bounds, so that they need no question.
-
-Depends on the facts about commands, and on what commands name. Verdicts are made in `shell_line_verdict`.
-[permissions/sandbox_auto_allow]
+Parses the line with `shell_lines`, then applies the rules, the git policy, the table of read-only commands and, in
+modes that accept edits, the table of changing ones. Rules for files decide on the files of redirections. A line needs
+no question if a policy of the sandbox bounds its unknown effects. Runs no program.
 """
 
 from __future__ import annotations
@@ -183,7 +173,7 @@ def _explain_parts(context: DecisionContext, access: Access) -> list[tuple[str, 
 def _explain_command(
     context: DecisionContext, rules: ToolRules, parsed: ParsedLine, fact: CommandFacts, last: bool
 ) -> Decision:
-    denied = _matching(rules.deny, fact.command)
+    denied = _first_match(rules.deny, fact.command)
     if denied is not None:
         return decide_by_rule(denied)
     refused = next(find_denials(fact), None)
@@ -252,7 +242,8 @@ def _find_directories(access: Access, scope: PermissionScope) -> tuple[list[Path
     found: list[Path] = []
     edits = False
     for command in () if changing_variable(parsed) else parsed.commands:
-        reads, change = prove_read_only(command), find_changes(command)
+        reads = prove_read_only(command)
+        change = find_changes(command)
         if command.role in {"run", "unsure"} and reads is None and change is None:
             return None
         found += [containing_directory(path) for path in reads.paths] if reads is not None else []
@@ -281,7 +272,7 @@ def _denials(
     A line in which a deny rule may apply must be written more plainly.
     """
     for fact in facts:
-        denied = _matching(rules.deny, fact.command)
+        denied = _first_match(rules.deny, fact.command)
         if denied is not None:
             yield decide_by_rule(denied)
         yield from find_denials(fact)
@@ -302,7 +293,8 @@ def _judge_unreadable(context: DecisionContext, parsed: ParsedLine) -> Iterator[
 
 def _judge_ownership(context: DecisionContext, parsed: ParsedLine, facts: list[CommandFacts]) -> Iterator[Decision]:
     """Yield the refusals for files that another member owns, or may own."""
-    fence, tree = context.scope.ownership, context.scope.worktree
+    fence = context.scope.ownership
+    tree = context.scope.worktree
     if fence is None and tree is None:
         return
     every = [fact.changed for fact in facts]
@@ -373,7 +365,7 @@ def _judge(
 ) -> Decision:
     """Return the verdict on one simple command: ask rules, git policy, allow rules, then proofs."""
     command = fact.command
-    ask_rule = _matching(rules.ask, command)
+    ask_rule = _first_match(rules.ask, command)
     if ask_rule is not None:
         return decide_by_rule(ask_rule)
     matching = [
@@ -386,7 +378,8 @@ def _judge(
     left_open = {rule.text: uncovered_word(context, rule, command, reads_secret=secret) for rule in matching}
     allowing = [rule for rule in matching if not left_open[rule.text]]
     name = subcommand_to_ask(command.words)
-    tree, may_change = context.scope.worktree, command.role == "run" and not context.is_planning
+    tree = context.scope.worktree
+    may_change = command.role == "run" and not context.is_planning
     if tree is not None and may_change and tree.allows_git(command) and not changing_variable(parsed):
         own = explain_own_settings(tree.tree, context.scope.trusted_git)
         return strictest(
@@ -452,7 +445,7 @@ def _judge_unclear(rules: ToolRules, parsed: ParsedLine) -> Decision | None:
     return None
 
 
-def _matching(rules: tuple[Rule, ...], command: ShellCommand) -> Rule | None:
+def _first_match(rules: tuple[Rule, ...], command: ShellCommand) -> Rule | None:
     spend_steps(len(rules) * (1 + len(command.words) // 16))
     return next((rule for rule in rules if any(rule.matches_words(form) for form in deny_forms(command.words))), None)
 
@@ -533,10 +526,10 @@ def reads_when_confined(parsed: ParsedLine, facts: Sequence[CommandFacts], decis
         return False
     run = [fact for fact in facts if fact.command.role in {"run", "unsure"}]
     writes = any(one.writes and one.target not in HARMLESS_TARGETS for one in parsed.redirects)
-    return not writes and all(_reads(fact) for fact in run)
+    return not writes and all(_reads_only(fact) for fact in run)
 
 
-def _reads(fact: CommandFacts) -> bool:
+def _reads_only(fact: CommandFacts) -> bool:
     # What it names outside of the directories cannot be read in that policy, and a person may allow it.
     if fact.command.name in _PRINT_WORDS and not fact.project_program:
         return True  # at most names that a pattern finds, among those that the policy lets be seen

@@ -1,6 +1,6 @@
 """Variables that a line sets, and those of them that may change a program's behaviour.
 
-Depends on the names that `shell` found in the line. The verdict is in `shell_line_verdict`.
+Depends on the names that `shell_lines` found in the line. The verdict is in `shell_verdict`.
 """
 
 from __future__ import annotations

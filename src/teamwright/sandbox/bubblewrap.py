@@ -1,13 +1,8 @@
 """Confinement by bubblewrap: namespaces for files, processes and the network, and a filter of system calls.
 
-Each command gets a view of the file system that is made from its policy. Depends on the port in `processes`.
-[sandbox/bubblewrap]
-
-The check that the mounts of a command show the directories that its policy names, before the command starts.
-
-bubblewrap follows links. Another command of the session may put a link in the place of a directory after the policy was
-made, and the mount would make what it leads to writable. So a shell compares the table of mounts with what is expected.
-[sandbox/mount_check]
+Each command gets a view of the file system that is made from its policy. bubblewrap follows links: another command of
+the session may put a link in the place of a directory after the policy was made, and the mount would make what it leads
+to writable. So before the command starts, a shell compares the table of mounts with what is expected.
 """
 
 from __future__ import annotations
@@ -173,6 +168,30 @@ class Bubblewrap(Struct, frozen=True):
         return [*options, "--disable-userns"] if self.abilities.can_disable_user_namespaces else options
 
 
+def probe_bubblewrap(program: str) -> BubblewrapAbilities | None:
+    """Return what bubblewrap can do here, by running a command; None: it confines nothing. Raises NoRoomError."""
+    if not sys.platform.startswith("linux"):
+        return None
+    nsenter = find_system_program("nsenter")
+    choices = (
+        BubblewrapAbilities(program, nsenter),
+        BubblewrapAbilities(program, nsenter, can_disable_user_namespaces=False),
+        BubblewrapAbilities(program, nsenter, user_namespace=False, can_disable_user_namespaces=False),
+    )
+    return next((abilities for abilities in choices if _runs_here(abilities)), None)
+
+
+def _runs_here(abilities: BubblewrapAbilities) -> bool:
+    """Return True when a command runs in the policies *read* and *work*."""
+    policy = SandboxPolicy(PolicyName.WORK, hidden=frozenset({"/var"}) if os.path.isdir("/var") else frozenset())
+    return runs_under(Bubblewrap(abilities, policy))
+
+
+def find_system_program(name: str) -> str | None:
+    """Return the path of an installed program of the system, which no command and no variable replaces; or None."""
+    return shutil.which(name, path=SYSTEM_PATH)
+
+
 def _set_variables(env: Mapping[str, str]) -> list[str]:
     """Return the options that give the command its environment. Raises ValueError, as Popen does."""
     if any("=" in name for name in env):
@@ -277,32 +296,8 @@ def _binds(kind: str, paths: Sequence[str]) -> list[str]:
     return [part for path in paths for part in (kind, path, path)]
 
 
-def find_system_program(name: str) -> str | None:
-    """Return the path of an installed program of the system, which no command and no variable replaces; or None."""
-    return shutil.which(name, path=SYSTEM_PATH)
-
-
-def probe_bubblewrap(program: str) -> BubblewrapAbilities | None:
-    """Return what bubblewrap can do here, by running a command; None: it confines nothing. Raises NoRoomError."""
-    if not sys.platform.startswith("linux"):
-        return None
-    nsenter = find_system_program("nsenter")
-    choices = (
-        BubblewrapAbilities(program, nsenter),
-        BubblewrapAbilities(program, nsenter, can_disable_user_namespaces=False),
-        BubblewrapAbilities(program, nsenter, user_namespace=False, can_disable_user_namespaces=False),
-    )
-    return next((abilities for abilities in choices if _runs(abilities)), None)
-
-
-def _runs(abilities: BubblewrapAbilities) -> bool:
-    """Return True when a command runs in the policies *read* and *work*."""
-    policy = SandboxPolicy(PolicyName.WORK, hidden=frozenset({"/var"}) if os.path.isdir("/var") else frozenset())
-    return runs_under(Bubblewrap(abilities, policy))
-
-
-_BINDS = frozenset({"--bind", "--ro-bind"})
-_LOADER = "LD_"
+_BIND_OPTIONS = frozenset({"--bind", "--ro-bind"})
+_LOADER_PREFIX = "LD_"
 """Variables of the program loader begin so: libraries of a project must not be loaded before the check."""
 
 _SCRIPT = r"""
@@ -346,23 +341,23 @@ def with_mount_check(
 
     `options` are those of bubblewrap; `changeable` are directories in which commands can replace others.
     """
-    expected = _expected(options, changeable)
+    expected = _expected_mounts(options, changeable)
     if not expected:
         return list(argv), env
-    loading = [f"{name}={value}" for name, value in env.items() if name.startswith(_LOADER)]
+    loading = [f"{name}={value}" for name, value in env.items() if name.startswith(_LOADER_PREFIX)]
     given = ["/usr/bin/env", *loading, *argv] if loading else argv
     table = "".join(f"{escape(root)} {escape(path)}\n" for path, root in expected.items())
-    kept = {name: value for name, value in env.items() if not name.startswith(_LOADER)}
+    kept = {name: value for name, value in env.items() if not name.startswith(_LOADER_PREFIX)}
     return ["/bin/sh", "-c", _SCRIPT, "sh", str(len(expected)), f"\n{table}", *given], kept
 
 
-def _expected(options: Sequence[str], changeable: Sequence[str]) -> Mapping[str, str]:
+def _expected_mounts(options: Sequence[str], changeable: Sequence[str]) -> Mapping[str, str]:
     """Return what each mount inside of a changeable directory must show, by its path."""
     tops = tuple(f"{top.rstrip('/')}/" for top in changeable)
     steps = list(zip(options, options[1:], options[2:], strict=False))
-    covered = {target for kind, path, target in steps if kind in _BINDS and path != target}
+    covered = {target for kind, path, target in steps if kind in _BIND_OPTIONS and path != target}
     covered |= {path for kind, path, _ in steps if kind == "--tmpfs"}
-    paths = {path for kind, path, target in steps if kind in _BINDS and path == target and path.startswith(tops)}
+    paths = {path for kind, path, target in steps if kind in _BIND_OPTIONS and path == target and path.startswith(tops)}
     paths = {path for path in paths - covered if not path.startswith("/proc/")}  # that of the command is another one
     mounts = read_mounts() if paths else []
     return {path: mount.inner(path) for path in paths if (mount := mount_of(path, mounts)) is not None}

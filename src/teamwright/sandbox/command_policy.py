@@ -1,18 +1,11 @@
 """The policy of one command: the tables of paths applied to this system, this session and what the command names.
 
-Reads which paths exist and where links lead; changes nothing but missing caches and the session's own `/tmp`.
-[sandbox/command_policy]
+Reads which paths exist, where links lead, and the configuration of git; runs nothing, and changes nothing but missing
+caches and the session's own `/tmp`.
 
-The git directories of an agent's directories, and the files by which git runs programs there.
-
-Reads files of git, runs nothing. Depends on the discovery of repositories and the parser of configurations.
-[sandbox/git_paths]
-
-The files of the running Teamwright that commands could change: they run later without a sandbox.
-
-Teamwright may be installed in the environment of a project, or run from a cache of uv (`uvx`). uv also installs
-packages as hard links to its cache, so a change there changes the installed file. A source tree is not protected.
-[sandbox/own_installation]
+The files of the running Teamwright are protected, because they run later without a sandbox. It may be installed in the
+environment of a project, or run from a cache of uv (`uvx`). uv also installs packages as hard links to its cache, so a
+change there changes the installed file. A source tree is not protected.
 """
 
 from __future__ import annotations
@@ -66,6 +59,14 @@ REPLACED = ("/tmp/", "/run/", "/var/run/", "/var/tmp/", "/dev/")
 _MAX_SOCKETS = 1_000
 _SOCKET_FIELDS = 8
 """Fields of a row of /proc/net/unix that has a path (proc(5))."""
+
+_HOOKS_KEY = "core.hookspath"
+
+_ARCHIVES = "archive-v0"
+"""The directory of uv's cache with unpacked packages."""
+
+OTHER_UV_CACHE = "teamwright-uv"
+"""The cache of uv for commands, where the person's contains Teamwright."""
 
 
 class SandboxPaths(Struct, frozen=True):
@@ -255,12 +256,12 @@ def _matching(directory: str, patterns: Sequence[str]) -> list[str]:
         names = os.listdir(directory)
     except OSError:
         return []
-    matches = _expression(tuple(patterns)).fullmatch
+    matches = _name_expression(tuple(patterns)).fullmatch
     return [os.path.join(directory, name) for name in names if matches(name)]
 
 
 @cache
-def _expression(patterns: tuple[str, ...]) -> re.Pattern[str]:
+def _name_expression(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(translate, patterns)))
 
 
@@ -294,7 +295,8 @@ def _hidden_paths(request: ConfinementRequest, place: SandboxPaths) -> frozenset
     if request.policy is PolicyName.WORK:
         secrets += _sockets_of_others(request, place)
     shown = [os.path.realpath(path) for path in (*needs.sockets, *_gpg_sockets(request.needs, place))]
-    real, mounts = {os.path.realpath(path) for path in secrets}, read_mounts()
+    mounts = read_mounts()
+    real = {os.path.realpath(path) for path in secrets}
     real |= {name for path in real if os.path.exists(path) for name in other_names(path, mounts)}
     return frozenset(
         path for path in real if os.path.exists(path) and path != "/" and not any(is_inside(path, one) for one in shown)
@@ -426,7 +428,8 @@ def follow_links(paths: Iterable[str], changeable: Iterable[str], *, are_changea
     A link inside of a directory that commands can change (`changeable`, and with `are_changeable` the paths returned
     here) may lead only to such a directory. A cache or a program's directory is often inside of another one.
     """
-    tops, found = list(changeable), list[str]()
+    tops = list(changeable)
+    found = list[str]()
     for path in sorted(paths, key=len):
         real = os.path.realpath(path)
         if any(is_inside(real, top) for top in tops) or not leads_through(path, tuple(tops)):
@@ -459,9 +462,6 @@ def _temporary(place: SandboxPaths) -> str:
     return os.path.realpath(place.temporary)
 
 
-_HOOKS = "core.hookspath"
-
-
 def git_directories(directories: Iterable[str]) -> list[str]:
     """Return the git directories of these directories, with those that linked worktrees share."""
     found: dict[str, None] = {}
@@ -481,36 +481,29 @@ def files_of_each(git_dir: str, kind: str, files: Iterable[str]) -> list[str]:
     return [os.path.join(path, name) for path in names for name in files]
 
 
+_MAX_REPOSITORIES = 64
+_configured_files: dict[str, tuple[list[str], SeenFiles]] = {}
+"""The files of each repository, valid while nothing that they were read from changes: each command asks for them."""
+
+
 def configured_files(directory: str) -> list[str]:
     """Return the files that the configuration of a repository includes, and the directory of hooks that it names."""
-    known = _configured.get(directory)
+    known = _configured_files.get(directory)
     if known is not None and known[1].are_unchanged:
         return known[0]
     repository = discover(Path(directory)).repository
     if repository is None or not repository.belongs_to_tree:
         return []
-    own, seen = repository.common / "config", SeenFiles()
-    for file in (own, repository.git_dir / "config.worktree"):
+    seen = SeenFiles()
+    for file in (repository.common / "config", repository.git_dir / "config.worktree"):
         list(config_entries(file, repository.common, repository.tree, seen))
-    hooks = [plain_values(file, [_HOOKS]).get(_HOOKS) for file in seen.paths]
+    hooks = [plain_values(file, [_HOOKS_KEY]).get(_HOOKS_KEY) for file in seen.paths]
     named = [os.path.join(repository.tree, os.path.expanduser(path)) for path in hooks if path]
     found = [os.path.normpath(path) for path in (*map(str, seen.paths[1:]), *named)]
-    if len(_configured) >= _MAX_KNOWN:
-        _configured.clear()
-    _configured[directory] = found, seen
+    if len(_configured_files) >= _MAX_REPOSITORIES:
+        _configured_files.clear()
+    _configured_files[directory] = found, seen
     return found
-
-
-_MAX_KNOWN = 64
-_configured: dict[str, tuple[list[str], SeenFiles]] = {}
-"""The files of each repository, valid while nothing that they were read from changes: each command asks for them."""
-
-
-_ARCHIVES = "archive-v0"
-"""The directory of uv's cache with unpacked packages."""
-
-OTHER_UV_CACHE = "teamwright-uv"
-"""The cache of uv for commands, where the person's contains Teamwright."""
 
 
 def own_environment(changeable: Iterable[str]) -> list[str]:
@@ -537,16 +530,9 @@ def contains_links(uv_cache: str, packages: str) -> bool:
     return any(
         is_same_file(f"{one}/{name}/METADATA", f"{packages}/{name}/METADATA")
         for one in archives
-        for name in installed.intersection(_names(one))
+        for name in installed & _entries_of(one)
     )
 
 
 def _packages() -> str:
     return os.path.dirname(os.path.dirname(os.path.realpath(teamwright.__file__)))
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []

@@ -1,14 +1,10 @@
 """Confinement by Landlock and a filter of system calls, for systems without bubblewrap.
 
 Rules only add permissions: a path inside a writable directory cannot be protected. So protected files are compared
-before and after a command (`protected_files`). Depends on the port in `processes`.
-[sandbox/landlock]
+before and after a command (`protected_files`).
 
-The filter of system calls of a confined process, as a program for the kernel's seccomp.
-
-Formats: seccomp(2), linux/filter.h, linux/audit.h; numbers: the kernel's system call tables. Depends on nothing; the
-program is loaded by bubblewrap, or under Landlock by the thread that starts a command.
-[sandbox/system_call_filter]
+The filter is a program for the kernel's seccomp, which bubblewrap loads too. Formats: seccomp(2), linux/filter.h,
+linux/audit.h; numbers: the kernel's system call tables.
 """
 
 from __future__ import annotations
@@ -39,30 +35,45 @@ from teamwright.sandbox.protected_files import ChangeableGitConfigs, ProtectedFi
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _VERSION_FLAG = 444, 445, 446, 1
-_PATH_BENEATH, _NETWORK_PORT = 1, 2
-_OPENAT2, _RESOLVE_NO_SYMLINKS = 437, 4
+_CREATE_RULESET = 444
+_ADD_RULE = 445
+_RESTRICT_SELF = 446
+_VERSION_FLAG = 1
+_PATH_BENEATH = 1
+_NETWORK_PORT = 2
+_OPENAT2 = 437
+_RESOLVE_NO_SYMLINKS = 4
 _OPEN_HOW = (
     struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS) if sys.platform.startswith("linux") else b""
 )
-_DROP_FROM_BOUNDING_SET, _SET_NO_NEW_PRIVILEGES = 24, 38
-_SET_SECCOMP, _FILTER_MODE = 22, 2
+_DROP_FROM_BOUNDING_SET = 24
+_SET_NO_NEW_PRIVILEGES = 38
+_SET_SECCOMP = 22
+_FILTER_MODE = 2
 _CAPABILITY_VERSION = 0x20080522
 
-_EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_EXECUTE = 1 << 0
+_WRITE = 1 << 1
+_READ = 1 << 2
+_LIST = 1 << 3
 _CHANGE_DIRECTORY = sum(1 << bit for bit in range(4, 13))
 """Removing and making entries of all kinds."""
-_REFER, _TRUNCATE, _DEVICE_CONTROL = 1 << 13, 1 << 14, 1 << 15
+_REFER = 1 << 13
+_TRUNCATE = 1 << 14
+_DEVICE_CONTROL = 1 << 15
 _READING = _EXECUTE | _READ | _LIST
 _OF_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _DEVICE_CONTROL
 """Rights that a rule for a single file may have."""
-_BIND_TCP, _CONNECT_TCP = 1, 2
-_SCOPE_SOCKETS, _SCOPE_SIGNALS = 1, 2
+_BIND_TCP = 1
+_CONNECT_TCP = 2
+_SCOPE_SOCKETS = 1
+_SCOPE_SIGNALS = 2
 
 _SINCE: Mapping[int, int] = {_REFER: 2, _TRUNCATE: 3, _DEVICE_CONTROL: 5}
 """The version of the interface that has a right, for later ones."""
 
-NETWORK_SINCE, _SCOPE_SINCE = 4, 6
+NETWORK_SINCE = 4
+_SCOPE_SINCE = 6
 _LEAST_VERSION = 3
 """Before it a file could be emptied."""
 
@@ -72,11 +83,133 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 _MAX_RULES = 2_000
 
 
+class Landlock(Struct, frozen=True):
+    """The confinement of one command by Landlock of this version of the kernel's interface."""
+
+    version: int
+    policy: SandboxPolicy
+    route: NetworkRoute | None = None
+    """The way into the network through the proxy; None: there is none, or the policy allows the network."""
+    limits: CommandLimits | None = None
+
+    @property
+    def replaces_tmp(self) -> bool:
+        """Return False; see `CommandConfinement.replaces_tmp`."""
+        return False
+
+    def start(self, start: ProcessStart) -> Child:
+        limits = self.limits or CommandLimits(self.policy)
+        with limits.prepared(has_namespace=False) as descriptors:
+            argv = [*limits.prefix, *with_limits(start.argv, self.policy, has_own_users=False)]
+            limited = replace(start, argv=argv, env=self.environment(start))
+            child = start_restricted(self.restrictions(), limited, descriptors)
+        limits.watch(child)
+        return child
+
+    def restrictions(self) -> Restrictions:
+        """Return the restrictions of this policy, with the rights that the kernel's interface knows."""
+        files = _READING | _WRITE | _CHANGE_DIRECTORY
+        files |= sum(right for right, since in _SINCE.items() if self.version >= since)
+        closed = self.policy.network is not NetworkAccess.ALLOW
+        network = _CONNECT_TCP | (_BIND_TCP if self.policy.name is PolicyName.READ else 0) if closed else 0
+        handled = struct.pack("QQQ", files, network, _SCOPE_SOCKETS | _SCOPE_SIGNALS)
+        size = 24 if self.version >= _SCOPE_SINCE else 16 if self.version >= NETWORK_SINCE else 8
+        return Restrictions(
+            handled[:size],
+            [(path, access & files) for path, access in self.rules()],
+            [self.route.port] if self.route is not None else [],
+            filter_program(self.filter_choice()) if is_filter_known() else b"",
+            frozenset(kept_capabilities(self.policy).values()),
+        )
+
+    def environment(self, start: ProcessStart) -> dict[str, str]:
+        """Return the environment, without the names of sockets, and with the directory for temporary files."""
+        env = {name: value for name, value in start.env.items() if name not in SESSION_VARIABLES}
+        env |= dict(self.policy.variables)
+        env |= {"TMPDIR": self.policy.temporary} if self.policy.temporary else {}
+        return {**env, **self.route.variables()} if self.route is not None else env
+
+    def guard(self) -> ProtectedFiles:
+        """Return the state of all protected paths: no rule protects them inside a writable directory."""
+        policy = self.policy
+        configs = ChangeableGitConfigs(policy.git_configs, policy.git_keys)
+        closed = {*policy.hidden, *policy.own_files, policy.temporary} - {""}
+        return ProtectedFiles.take(policy.guarded, policy.protected, configs, policy.writable, closed)
+
+    def filter_choice(self) -> FilterChoice:
+        """Return the filter: rules of Landlock cover TCP alone, no sockets of programs, and no shared memory."""
+        policy = self.policy
+        reads = policy.name is PolicyName.READ
+        is_open = policy.network is NetworkAccess.ALLOW
+        streams = self.version >= NETWORK_SINCE and not reads
+        return FilterChoice(
+            unix_sockets=is_open and policy.names_sockets,
+            internet=is_open or streams,
+            datagrams=is_open,
+            shared_memory=False,
+            only_reads=reads,
+        )
+
+    def rules(self) -> list[tuple[str, int]]:
+        """Return the rules: real paths with rights."""
+        policy = self.policy
+        writing = _READING | _WRITE | _CHANGE_DIRECTORY | _REFER | _TRUNCATE
+        found: list[tuple[str, int]] = [("/proc", _READING), ("/dev", _LIST)]
+        found += [(path, _READ | _WRITE | _TRUNCATE | _DEVICE_CONTROL) for path in _DEVICES]
+        closed = policy.hidden | {"/dev"}
+        tops = [os.path.realpath(path) for path in SYSTEM if os.path.isdir(path)]
+        if policy.name is PolicyName.WORK:
+            found += [("/", _LIST), (os.path.realpath("/dev/shm"), writing)]
+            tops = ["/"]
+            for top in policy.writable:
+                found += [(path, writing) for path in cover(top, closed)]
+        for top in {*tops, *policy.readable}:
+            found += [(path, _READING) for path in cover(top, closed)]
+        found += [(path, _READING) for path in policy.visible]
+        found += [(os.path.realpath(path), _WRITE | _TRUNCATE | _READ) for path in policy.own_files]
+        own = _READING if policy.name is PolicyName.READ else writing
+        found += [(policy.temporary, own)] if policy.temporary else []
+        return found[:_MAX_RULES]
+
+
+def probe_landlock() -> int:
+    """Return the version of Landlock that confines a command here, by running one; 0 when none does.
+
+    Raises NoRoomError.
+    """
+    version = landlock_version()
+    if version < _LEAST_VERSION or not is_filter_known():
+        return 0
+    return version if runs_under(Landlock(version, SandboxPolicy(PolicyName.READ))) else 0
+
+
 def landlock_version() -> int:
     """Return the version of the kernel's interface; 0 without Landlock."""
     if not sys.platform.startswith("linux") or platform.machine() not in {"x86_64", "aarch64"}:
         return 0
     return max(0, _LIBC.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG))
+
+
+def cover(top: str, excluded: Iterable[str]) -> Iterator[str]:
+    """Yield paths that together contain all of a directory but the excluded paths. Entries that are links need none."""
+    excluded = frozenset(excluded)
+    if top in excluded:
+        return
+    prefix = f"{top.rstrip('/')}/"
+    inner = [path for path in excluded if path.startswith(prefix)]
+    if not inner:
+        yield top
+        return
+    try:
+        entries = sorted(entry.path for entry in os.scandir(top) if not entry.is_symlink())
+    except OSError:
+        return
+    divided = {prefix + path[len(prefix) :].partition("/")[0] for path in inner}
+    for path in entries:
+        if path in divided:
+            yield from cover(path, inner)
+        else:
+            yield path
 
 
 class Restrictions(Struct, frozen=True):
@@ -89,6 +222,9 @@ class Restrictions(Struct, frozen=True):
     ports: Sequence[int]
     filter: bytes
     capabilities: frozenset[int] = frozenset()
+
+
+_ONE_START = threading.Lock()
 
 
 def start_restricted(restrictions: Restrictions, start: ProcessStart, descriptors: Sequence[int] = ()) -> Child:
@@ -117,9 +253,6 @@ def start_restricted(restrictions: Restrictions, start: ProcessStart, descriptor
     with contextlib.suppress(OSError):  # it has ended; a rule forbids the command to write this
         Path(f"/proc/{child.pid}/oom_score_adj").write_text(str(OOM_SCORE), encoding="ascii")
     return child
-
-
-_ONE_START = threading.Lock()
 
 
 def _start_in_thread(
@@ -197,7 +330,7 @@ def _open_without_links(path: str) -> int:
 
 def _restrict_thread(ruleset: int, restrictions: Restrictions) -> None:
     """Restrict the calling thread: capabilities, files, the network, and system calls. Raises OSError."""
-    program, kept = restrictions.filter, restrictions.capabilities
+    kept = restrictions.capabilities
     for number in range(64):
         if number not in kept and _LIBC.prctl(_DROP_FROM_BOUNDING_SET, number, 0, 0, 0) != 0:
             break
@@ -206,7 +339,7 @@ def _restrict_thread(ruleset: int, restrictions: Restrictions) -> None:
         _check(_LIBC.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), struct.pack("IIIIII", mask, mask, 0, 0, 0, 0)))
     _check(_LIBC.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check(_LIBC.syscall(_RESTRICT_SELF, ruleset, 0))
-    if program:
+    if program := restrictions.filter:
         buffer = ctypes.create_string_buffer(program, len(program))
         header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
         _check(_LIBC.prctl(_SET_SECCOMP, _FILTER_MODE, header, 0, 0))
@@ -219,134 +352,18 @@ def _check(result: int) -> int:
     return result
 
 
-class Landlock(Struct, frozen=True):
-    """The confinement of one command by Landlock of this version of the kernel's interface."""
+_LOAD = 0x20  # BPF_LD|W|ABS
+_EQUAL = 0x15  # BPF_JMP|JEQ|K
+_AT_LEAST = 0x35  # BPF_JMP|JGE|K
+_ANY_BIT = 0x45  # BPF_JMP|JSET|K
+_MASK = 0x54  # BPF_ALU|AND|K
+_RETURN = 0x06  # BPF_RET|K
+_ALLOW = 0x7FFF0000  # SECCOMP_RET_ALLOW
+_ERROR = 0x00050000  # SECCOMP_RET_ERRNO
 
-    version: int
-    policy: SandboxPolicy
-    route: NetworkRoute | None = None
-    """The way into the network through the proxy; None: there is none, or the policy allows the network."""
-    limits: CommandLimits | None = None
-
-    @property
-    def replaces_tmp(self) -> bool:
-        """Return False; see `CommandConfinement.replaces_tmp`."""
-        return False
-
-    def start(self, start: ProcessStart) -> Child:
-        limits = self.limits or CommandLimits(self.policy)
-        with limits.prepared(has_namespace=False) as descriptors:
-            argv = [*limits.prefix, *with_limits(start.argv, self.policy, has_own_users=False)]
-            limited = replace(start, argv=argv, env=self.environment(start))
-            child = start_restricted(self.restrictions(), limited, descriptors)
-        limits.watch(child)
-        return child
-
-    def restrictions(self) -> Restrictions:
-        """Return the restrictions of this policy, with the rights that the kernel's interface knows."""
-        files = _READING | _WRITE | _CHANGE_DIRECTORY
-        files |= sum(right for right, since in _SINCE.items() if self.version >= since)
-        closed = self.policy.network is not NetworkAccess.ALLOW
-        network = _CONNECT_TCP | (_BIND_TCP if self.policy.name is PolicyName.READ else 0) if closed else 0
-        handled = struct.pack("QQQ", files, network, _SCOPE_SOCKETS | _SCOPE_SIGNALS)
-        size = 24 if self.version >= _SCOPE_SINCE else 16 if self.version >= NETWORK_SINCE else 8
-        return Restrictions(
-            handled[:size],
-            [(path, access & files) for path, access in self.rules()],
-            [self.route.port] if self.route is not None else [],
-            filter_program(self.filter_choice()) if is_filter_known() else b"",
-            frozenset(kept_capabilities(self.policy).values()),
-        )
-
-    def environment(self, start: ProcessStart) -> dict[str, str]:
-        """Return the environment, without the names of sockets, and with the directory for temporary files."""
-        env = {name: value for name, value in start.env.items() if name not in SESSION_VARIABLES}
-        env |= dict(self.policy.variables)
-        env |= {"TMPDIR": self.policy.temporary} if self.policy.temporary else {}
-        return {**env, **self.route.variables()} if self.route is not None else env
-
-    def guard(self) -> ProtectedFiles:
-        """Return the state of all protected paths: no rule protects them inside a writable directory."""
-        policy = self.policy
-        configs = ChangeableGitConfigs(policy.git_configs, policy.git_keys)
-        closed = {*policy.hidden, *policy.own_files, policy.temporary} - {""}
-        return ProtectedFiles.take(policy.guarded, policy.protected, configs, policy.writable, closed)
-
-    def filter_choice(self) -> FilterChoice:
-        """Return the filter: rules of Landlock cover TCP alone, no sockets of programs, and no shared memory."""
-        policy, reads = self.policy, self.policy.name is PolicyName.READ
-        is_open = policy.network is NetworkAccess.ALLOW
-        streams = self.version >= NETWORK_SINCE and not reads
-        return FilterChoice(
-            unix_sockets=is_open and policy.names_sockets,
-            internet=is_open or streams,
-            datagrams=is_open,
-            shared_memory=False,
-            only_reads=reads,
-        )
-
-    def rules(self) -> list[tuple[str, int]]:
-        """Return the rules: real paths with rights."""
-        policy = self.policy
-        writing = _READING | _WRITE | _CHANGE_DIRECTORY | _REFER | _TRUNCATE
-        found: list[tuple[str, int]] = [("/proc", _READING), ("/dev", _LIST)]
-        found += [(path, _READ | _WRITE | _TRUNCATE | _DEVICE_CONTROL) for path in _DEVICES]
-        closed = policy.hidden | {"/dev"}
-        tops = [os.path.realpath(path) for path in SYSTEM if os.path.isdir(path)]
-        if policy.name is PolicyName.WORK:
-            found += [("/", _LIST), (os.path.realpath("/dev/shm"), writing)]
-            tops = ["/"]
-            for top in policy.writable:
-                found += [(path, writing) for path in cover(top, closed)]
-        for top in {*tops, *policy.readable}:
-            found += [(path, _READING) for path in cover(top, closed)]
-        found += [(path, _READING) for path in policy.visible]
-        found += [(os.path.realpath(path), _WRITE | _TRUNCATE | _READ) for path in policy.own_files]
-        own = _READING if policy.name is PolicyName.READ else writing
-        found += [(policy.temporary, own)] if policy.temporary else []
-        return found[:_MAX_RULES]
-
-
-def probe_landlock() -> int:
-    """Return the version of Landlock that confines a command here, by running one; 0 when none does.
-
-    Raises NoRoomError.
-    """
-    version = landlock_version()
-    if version < _LEAST_VERSION or not is_filter_known():
-        return 0
-    return version if runs_under(Landlock(version, SandboxPolicy(PolicyName.READ))) else 0
-
-
-def cover(top: str, excluded: Iterable[str]) -> Iterator[str]:
-    """Yield paths that together contain all of a directory but the excluded paths. Entries that are links need none."""
-    excluded = frozenset(excluded)
-    if top in excluded:
-        return
-    prefix = f"{top.rstrip('/')}/"
-    inner = [path for path in excluded if path.startswith(prefix)]
-    if not inner:
-        yield top
-        return
-    try:
-        entries = sorted(entry.path for entry in os.scandir(top) if not entry.is_symlink())
-    except OSError:
-        return
-    divided = {prefix + path[len(prefix) :].partition("/")[0] for path in inner}
-    for path in entries:
-        if path in divided:
-            yield from cover(path, inner)
-        else:
-            yield path
-
-
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _MASK, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
-"""BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_JMP|JGE|K, BPF_JMP|JSET|K, BPF_ALU|AND|K, BPF_RET|K."""
-
-_ALLOW, _ERROR = 0x7FFF0000, 0x00050000
-"""SECCOMP_RET_ALLOW and SECCOMP_RET_ERRNO."""
-
-_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
+_NUMBER_AT = 0
+_ARCHITECTURE_AT = 4
+_ARGUMENTS_AT = 16
 """Offsets in `struct seccomp_data`; each argument has 8 bytes, the low half first."""
 
 _X32_BIT = 0x40000000
@@ -367,12 +384,18 @@ TCXONC, TCFLSH, TIOCGPGRP, TIOCSPGRP, TIOCGWINSZ, FIONREAD, FIONBIO, TIOCGSID, F
 TCSETS2), and those that get attributes and extents of files. Other ones change flags, encryption or subvolumes by a
 file that is open to be read."""
 
-_INTERFACE_REQUESTS, _AFTER_THEM = 0x8900, 0x8A00
-"""The requests of sockets and network interfaces (netdevice(7))."""
+_INTERFACE_REQUESTS = 0x8900
+_AFTER_INTERFACES = 0x8A00
+"""The requests of sockets and network interfaces (netdevice(7)), and the number after them."""
 
-_UNIX, _INTERNET, _NETLINK = 1, (2, 10), 16
-_STREAM, _PACKETS, _TYPE_BITS = 1, 5, 0xF
-_DEFAULT_PROTOCOL, _TCP = 0, 6
+_UNIX = 1
+_INTERNET = (2, 10)
+_NETLINK = 16
+_STREAM = 1
+_PACKETS = 5
+_TYPE_BITS = 0xF
+_DEFAULT_PROTOCOL = 0
+_TCP = 6
 
 _FAST_OPEN = 0x20000000
 """MSG_FASTOPEN, a flag by which a call that sends also connects."""
@@ -386,7 +409,7 @@ _SENDING: Mapping[str, tuple[tuple[int, int], int]] = {
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-_NUMBERS: Mapping[str, tuple[int, int]] = {
+_EXAMINED: Mapping[str, tuple[int, int]] = {
     "ioctl": (16, 29),
     "socket": (41, 198),
     "socketpair": (53, 199),
@@ -465,7 +488,6 @@ _REFUSED_TO_READERS: Mapping[str, tuple[int, int | None]] = {
 }
 """Landlock has no right for modes, owners, times and attributes of files. ARM 64 lacks some of the calls."""
 
-
 _SHARED_MEMORY: Mapping[str, tuple[int, int]] = {
     "shmget": (29, 194),
     "shmat": (30, 196),
@@ -526,18 +548,18 @@ def filter_program(choice: FilterChoice, machine: str = "") -> bytes:
     for number in numbers:
         lines += [(_EQUAL, 0, 1, number), _error(errno.EPERM)]
     # Without clone3 the C library uses clone, whose flags a filter can read.
-    lines += [(_EQUAL, 0, 1, _NUMBERS["clone3"][column]), _error(errno.ENOSYS)]
+    lines += [(_EQUAL, 0, 1, _EXAMINED["clone3"][column]), _error(errno.ENOSYS)]
     for name in ("clone", "unshare"):
         flags = [(_ANY_BIT, 0, 1, _NEW_NAMESPACES), _error(errno.EPERM)]
-        lines += _examine(_NUMBERS[name][column], 0, flags)
+        lines += _examine(_EXAMINED[name][column], 0, flags)
     # Limits of another process of this user could end it: its processor time, its files.
-    lines += _examine(_NUMBERS["prlimit64"][column], 0, [(_EQUAL, 1, 0, 0), _error(errno.EPERM)])
+    lines += _examine(_EXAMINED["prlimit64"][column], 0, [(_EQUAL, 1, 0, 0), _error(errno.EPERM)])
     inputs = [line for request in _TERMINAL_INPUT for line in ((_EQUAL, 0, 1, request), _error(errno.EPERM))]
-    lines += _examine(_NUMBERS["ioctl"][column], 1, _reading_requests() if choice.only_reads else inputs)
-    lines += _examine(_NUMBERS["socket"][column], 0, _socket_lines(choice))
+    lines += _examine(_EXAMINED["ioctl"][column], 1, _reading_requests() if choice.only_reads else inputs)
+    lines += _examine(_EXAMINED["socket"][column], 0, _socket_lines(choice))
     if not choice.unix_sockets:  # one of a pair could send datagrams to any other socket
         pairs = [(_MASK, 0, 0, _TYPE_BITS), (_EQUAL, 2, 0, _STREAM), (_EQUAL, 1, 0, _PACKETS), _error(errno.EACCES)]
-        lines += _examine(_NUMBERS["socketpair"][column], 1, pairs)
+        lines += _examine(_EXAMINED["socketpair"][column], 1, pairs)
     if choice.internet and not choice.datagrams:
         for by_machine, argument in _SENDING.values():
             lines += _examine(by_machine[column], argument, [(_ANY_BIT, 0, 1, _FAST_OPEN), _error(errno.EACCES)])
@@ -562,7 +584,11 @@ def _examine(number: int, argument: int, lines: Iterable[tuple[int, int, int, in
 def _reading_requests() -> list[tuple[int, int, int, int]]:
     """Return lines for the request in the accumulator: each one that is not named here is refused."""
     lines = [line for one in _REQUESTS_TO_READ for line in ((_EQUAL, 0, 1, one), (_RETURN, 0, 0, _ALLOW))]
-    lines += [(_AT_LEAST, 0, 2, _INTERFACE_REQUESTS), (_AT_LEAST, 1, 0, _AFTER_THEM), (_RETURN, 0, 0, _ALLOW)]
+    lines += [
+        (_AT_LEAST, 0, 2, _INTERFACE_REQUESTS),
+        (_AT_LEAST, 1, 0, _AFTER_INTERFACES),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
     return [*lines, _error(errno.ENOTTY)]
 
 

@@ -1,19 +1,9 @@
-"""The limits of a command that the kernel does not enforce by rlimits: its control group, or a count of its processes.
+"""Limits of a confined command: the memory of each process, and the number of its processes.
 
-One thread of this process watches the commands that have either: it ends a command with too many processes, and
-removes the group when the last process of the command has ended.
-[sandbox/command_limits]
-
-Limits of a confined command: the memory of each process, and the number of its processes.
-
-The shell that starts the command sets them, so no further program is started. Depends on `processes`.
-[sandbox/process_limits]
-
-Control groups of Linux (cgroups(7), version 2) for single commands, where this process may create them.
-
-The kernel limits the memory and the processes of a group, and ends all of it when the memory is exhausted. A process
-that no group contains starts commands with other limits (`process_limits`).
-[sandbox/control_groups]
+The shell that starts the command sets rlimits, so no further program is started. What the kernel does not enforce by
+rlimits, a control group does (cgroups(7), version 2), where this process may create one, or a count of the processes.
+One thread of this process watches the commands that have either: it ends a command with too many processes, and removes
+the group when the last process of the command has ended.
 """
 
 from __future__ import annotations
@@ -78,7 +68,9 @@ class CommandLimits:
                 os.close(descriptor)
 
     def _open(self, *, has_namespace: bool) -> list[int]:
-        self._group, self.prefix, self.options = None, [], []
+        self._group = None
+        self.prefix = []
+        self.options = []
         descriptors = self._open_group()
         limited = self._group is not None and self._groups is not None and "pids" in self._groups.controllers
         if has_namespace and self._policy.processes and os.geteuid() == 0 and not limited:
@@ -127,6 +119,59 @@ class CommandLimits:
         self._ended = reason
 
 
+OOM_SCORE = 800
+"""The kernel ends processes with a high score first when memory is exhausted: proc_pid_oom_score_adj(5)."""
+
+
+def with_limits(argv: Sequence[str], policy: SandboxPolicy, *, has_own_users: bool) -> list[str]:
+    """Return the arguments that start the same program with the limits of the policy.
+
+    `has_own_users`: only the processes of the command count, as in a separate user namespace. Elsewhere the kernel
+    counts all processes of the user, so the limit is above those of the machine. It does not limit a superuser.
+    """
+    limits = [f"-d {max(1, (policy.memory_mb or usual_memory_mb()) * 1024)}"]
+    if policy.processes:
+        limits.append(f"-u {policy.processes + (0 if has_own_users else _running_threads())}")
+    # A limit that the user's own hard limit forbids is not needed.
+    setting = "; ".join(f"\\ulimit {limit} 2>/dev/null" for limit in limits)
+    setting += f"; {{ \\echo {OOM_SCORE} >/proc/self/oom_score_adj; }} 2>/dev/null"
+    at = bash_line_index(argv)
+    if at:
+        return [*argv[:at], f"{setting}; {argv[at]}", *argv[at + 1 :]]
+    return ["/bin/sh", "-c", f'{setting}; exec "$@"', "sh", *argv]
+
+
+def _running_threads() -> int:
+    """Return the number of threads of all processes of the machine: proc_loadavg(5)."""
+    try:
+        with open("/proc/loadavg", encoding="ascii") as file:
+            return int(file.read().split()[3].partition("/")[2])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def describe_limits(groups: ControlGroups | str, *, counts: bool) -> str:
+    """Return how the memory and the processes of a command are limited here, for people.
+
+    `groups` is where commands get control groups, or why they get none. `counts`: the processes of a superuser's
+    command are counted.
+    """
+    held = groups.controllers if isinstance(groups, ControlGroups) else frozenset[str]()
+    memory = "a control group" if "memory" in held else "an rlimit of each process"
+    processes = "an rlimit"
+    if "pids" in held:
+        processes = "a control group"
+    elif os.geteuid() == 0:
+        processes = "a count" if counts else "nothing, because rlimits do not hold for root"
+    why = f" ({groups})" if isinstance(groups, str) and groups else ""
+    return f"limits: memory by {memory}, processes by {processes}{why}"
+
+
+def remove_ended_groups() -> None:
+    """Remove the groups of commands that have ended."""
+    _WATCH.check()
+
+
 class _WatchedLimit(Protocol):
     """A limit that is checked repeatedly."""
 
@@ -139,10 +184,13 @@ class _GroupLimit:
     """The processes of a command in a control group."""
 
     def __init__(self, limits: CommandLimits, policy: SandboxPolicy, group: CommandGroup, child: Child) -> None:
-        self._limits, self._policy, self._group, self._child = limits, policy, group, child
+        self._limits = limits
+        self._policy = policy
+        self._group = group
+        self._child = child
 
     def enforce(self) -> bool:
-        """Implement `_WatchedLimit.enforce`: a command that was refused a process is ended."""
+        """Enforce the limit: a command that was refused a process is ended."""
         if reason := self._group.exceeded(self._policy):
             self._limits.note_end(reason)
             self._group.kill()
@@ -154,9 +202,12 @@ class _NamespaceLimit:
     """The number of processes in the namespace of a command."""
 
     def __init__(self, limits: CommandLimits, policy: SandboxPolicy, information: int) -> None:
-        self._limits, self._policy, self._information = limits, policy, information
+        self._limits = limits
+        self._policy = policy
+        self._information = information
         self._report = b""
-        self._first = self._process = 0
+        self._first = 0
+        self._process = 0
 
     def enforce(self) -> bool:
         if not self._first and not self._find_first():
@@ -236,60 +287,6 @@ class _LimitWatch:
 
 _WATCH = _LimitWatch()
 
-
-def remove_ended_groups() -> None:
-    """Remove the groups of commands that have ended."""
-    _WATCH.check()
-
-
-OOM_SCORE = 800
-"""The kernel ends processes with a high score first when memory is exhausted: proc_pid_oom_score_adj(5)."""
-
-
-def with_limits(argv: Sequence[str], policy: SandboxPolicy, *, has_own_users: bool) -> list[str]:
-    """Return the arguments that start the same program with the limits of the policy.
-
-    `has_own_users`: only the processes of the command count, as in a separate user namespace. Elsewhere the kernel
-    counts all processes of the user, so the limit is above those of the machine. It does not limit a superuser.
-    """
-    limits = [f"-d {max(1, (policy.memory_mb or usual_memory_mb()) * 1024)}"]
-    if policy.processes:
-        limits.append(f"-u {policy.processes + (0 if has_own_users else _running_threads())}")
-    # A limit that the user's own hard limit forbids is not needed.
-    setting = "; ".join(f"\\ulimit {limit} 2>/dev/null" for limit in limits)
-    setting += f"; {{ \\echo {OOM_SCORE} >/proc/self/oom_score_adj; }} 2>/dev/null"
-    at = bash_line_index(argv)
-    if at:
-        return [*argv[:at], f"{setting}; {argv[at]}", *argv[at + 1 :]]
-    return ["/bin/sh", "-c", f'{setting}; exec "$@"', "sh", *argv]
-
-
-def describe_limits(groups: ControlGroups | str, *, counts: bool) -> str:
-    """Return how the memory and the processes of a command are limited here, for people.
-
-    `groups` is where commands get control groups, or why they get none. `counts`: the processes of a superuser's
-    command are counted.
-    """
-    held = groups.controllers if isinstance(groups, ControlGroups) else frozenset[str]()
-    memory = "a control group" if "memory" in held else "an rlimit of each process"
-    processes = "an rlimit"
-    if "pids" in held:
-        processes = "a control group"
-    elif os.geteuid() == 0:
-        processes = "a count" if counts else "nothing, because rlimits do not hold for root"
-    why = f" ({groups})" if isinstance(groups, str) and groups else ""
-    return f"limits: memory by {memory}, processes by {processes}{why}"
-
-
-def _running_threads() -> int:
-    """Return the number of threads of all processes of the machine: proc_loadavg(5)."""
-    try:
-        with open("/proc/loadavg", encoding="ascii") as file:
-            return int(file.read().split()[3].partition("/")[2])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
 SESSION_GROUP = "teamwright-session"
 """The group into which a process moves that was alone in its group: only groups without processes have limited ones."""
 
@@ -297,7 +294,7 @@ _COMMAND_GROUP = "teamwright-command-"
 _WANTED = frozenset({"memory", "pids"})
 _STARTERS = 4
 """Processes that start a command and are in its group: those of bubblewrap, and shells."""
-_NUMBERS = itertools.count(1)
+_GROUP_NUMBERS = itertools.count(1)
 
 
 class CommandGroup(Struct, frozen=True):
@@ -312,20 +309,20 @@ class CommandGroup(Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """True when no process is in the group, or the group is gone."""
-        return "populated 1" not in _read(self.directory / "cgroup.events")
+        return "populated 1" not in _read_kernel_file(self.directory / "cgroup.events")
 
     def exceeded(self, policy: SandboxPolicy) -> str:
         """Return the limit that the command has exceeded, for people; empty when it has exceeded none."""
-        if _number(self.directory / "memory.events", "oom_kill"):
+        if _named_number(self.directory / "memory.events", "oom_kill"):
             return f"it used more than {policy.memory_mb or usual_memory_mb()} MiB of memory (sandbox.memory_mb)"
-        if _number(self.directory / "pids.events", "max"):
+        if _named_number(self.directory / "pids.events", "max"):
             return processes_text(policy)
         return ""
 
     def kill(self) -> None:
         """End all processes of the group."""
         with contextlib.suppress(OSError):  # they have ended
-            _write(self.directory / "cgroup.kill", "1")
+            _write_kernel_file(self.directory / "cgroup.kill", "1")
 
     def remove(self) -> bool:
         """Remove the group; return False when a process is in it."""
@@ -355,17 +352,17 @@ class ControlGroups(Struct, frozen=True):
 
     def create(self, policy: SandboxPolicy) -> CommandGroup | None:
         """Create a group with the limits of the policy; None when that fails."""
-        group = CommandGroup(self.directory / f"{_COMMAND_GROUP}{os.getpid()}-{next(_NUMBERS)}")
+        group = CommandGroup(self.directory / f"{_COMMAND_GROUP}{os.getpid()}-{next(_GROUP_NUMBERS)}")
         try:
             group.directory.mkdir()
         except OSError:
             return None
         try:
             for name, value in self._limits(policy):
-                _write(group.directory / name, value)
+                _write_kernel_file(group.directory / name, value)
             if "memory" in self.controllers:
                 with contextlib.suppress(FileNotFoundError):  # without swap
-                    _write(group.directory / "memory.swap.max", "0")
+                    _write_kernel_file(group.directory / "memory.swap.max", "0")
         except OSError:
             group.remove()
             return None
@@ -390,7 +387,7 @@ def find_control_groups(bash: str | None) -> ControlGroups | str:
     """Return where this process creates groups for commands, or the reason why it cannot. May move this process."""
     if bash is None:
         return "bash is not installed"
-    own = own_directory(_read(Path("/proc/self/cgroup")), _read(Path("/proc/self/mountinfo")))
+    own = own_directory(_read_kernel_file(Path("/proc/self/cgroup")), _read_kernel_file(Path("/proc/self/mountinfo")))
     if own is None:
         return "this process is in no control group of version 2"
     found = prepare_directory(own, os.getpid(), bash)
@@ -427,40 +424,40 @@ def prepare_directory(own: Path, pid: int, bash: str) -> ControlGroups | str:
     no processes beside them.
     """
     top = own.parent if own.name == SESSION_GROUP else own
-    controllers = _WANTED & set(_read(top / "cgroup.controllers").split())
+    controllers = _WANTED & set(_read_kernel_file(top / "cgroup.controllers").split())
     if not controllers:
         return f"the control group {top} has neither the controller memory nor pids"
     if not all(os.access(path, os.W_OK) for path in (top, top / "cgroup.procs", top / "cgroup.subtree_control")):
         return f"the control group {top} is not delegated to this user"
-    if controllers <= set(_read(top / "cgroup.subtree_control").split()):
+    if controllers <= set(_read_kernel_file(top / "cgroup.subtree_control").split()):
         return ControlGroups(top, bash, controllers)
     # The root of all groups alone may have processes beside limited groups. It has no file of events.
     moves = own == top and os.path.exists(top / "cgroup.events")
-    members = [int(number) for number in _read(top / "cgroup.procs").split()] if moves else []
+    members = [int(number) for number in _read_kernel_file(top / "cgroup.procs").split()] if moves else []
     snapshot = ProcessSnapshot()
     if moves and (pid not in members or any(pid not in snapshot.ancestors(one) for one in members)):
         return f"other processes are in the control group {top}"
     try:
         if moves:
             (top / SESSION_GROUP).mkdir(exist_ok=True)
-            _move((pid, *members), top / SESSION_GROUP)
-        _write(top / "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(controllers)))
+            _move_processes((pid, *members), top / SESSION_GROUP)
+        _write_kernel_file(top / "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(controllers)))
     except OSError as problem:
         with contextlib.suppress(OSError):
-            _move((pid, *members) if moves else (), top)
+            _move_processes((pid, *members) if moves else (), top)
             (top / SESSION_GROUP).rmdir()
         return f"no limits in the control group {top}: {problem.strerror}"
     return ControlGroups(top, bash, controllers)
 
 
-def _move(pids: Iterable[int], group: Path) -> None:
+def _move_processes(pids: Iterable[int], group: Path) -> None:
     """Move the processes that still live into a group. Raises OSError."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            _write(group / "cgroup.procs", str(pid))
+            _write_kernel_file(group / "cgroup.procs", str(pid))
 
 
-def _read(path: Path) -> str:
+def _read_kernel_file(path: Path) -> str:
     """Return the text of a file of the kernel; empty when it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -468,13 +465,13 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _number(path: Path, name: str) -> int:
+def _named_number(path: Path, name: str) -> int:
     """Return the number of this name in a file with a name and a number in each line."""
-    rows = (line.split() for line in _read(path).splitlines())
+    rows = (line.split() for line in _read_kernel_file(path).splitlines())
     return next((int(row[1]) for row in rows if row[:1] == [name]), 0)
 
 
-def _write(path: Path, value: str) -> None:
+def _write_kernel_file(path: Path, value: str) -> None:
     """Write to a file of the kernel, which must exist. Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:

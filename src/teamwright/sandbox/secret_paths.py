@@ -1,12 +1,8 @@
 """The paths that commands cannot read, cannot change, or may use as caches: tables, and a look-up in them.
 
-Names are relative to the user's home directory, unless they begin with a slash. Depends on the table of guarded files.
-[sandbox/secret_paths]
-
-The mounts of this process: the place of a path in its file system, and its other names in other mounts.
-
-Format: /proc/PID/mountinfo of proc_pid_mountinfo(5). Without that file (macOS) nothing is known.
-[sandbox/mount_points]
+Names are relative to the user's home directory, unless they begin with a slash. A hidden path may have other names in
+other mounts: they are read from /proc/PID/mountinfo (proc_pid_mountinfo(5)). Without that file (macOS) nothing is
+known of them.
 """
 
 from __future__ import annotations
@@ -235,7 +231,6 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"
 READABLE_AT_HOME = (".gitconfig", ".config/git", ".ripgreprc", ".config/ripgrep", ".editorconfig", ".inputrc")
 """Files in the home directory that programs of reading commands are configured by."""
 
-
 PROGRAMS_IN_LOCAL = (
     *("lib", "lib64", "libexec", "pipx", "share/pipx", "share/uv/tools", "share/uv/python", "share/mise/installs"),
     *("share/mise/shims", "share/rtx", "share/fnm", "share/pnpm", "share/man"),
@@ -263,7 +258,7 @@ def is_kept(path: str, starts: Iterable[str]) -> bool:
     return is_protected(path) or any(path == one or path.startswith(f"{one}/") for one in starts)
 
 
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 class MountPoint(Struct, frozen=True):
@@ -302,7 +297,8 @@ def other_names(path: str, mounts: Sequence[MountPoint]) -> list[str]:
     mount = mount_of(path, mounts)
     if mount is None:
         return []
-    inner, found = mount.inner(path), list[str]()
+    inner = mount.inner(path)
+    found = list[str]()
     for other in mounts:
         if other.device == mount.device and other is not mount and is_inside(inner, other.root):
             name = os.path.normpath(os.path.join(other.path, os.path.relpath(inner, other.root)))
@@ -318,7 +314,7 @@ def escape(path: str) -> str:
 
 def unescape(text: str) -> str:
     """Return a path from the table of mounts as it is."""
-    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)
 
 
 def is_same_file(one: str, other: str) -> bool:

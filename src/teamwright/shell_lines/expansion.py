@@ -1,13 +1,9 @@
 """Expansion of words as bash does it: braces, tilde and known variables are filled in, quotes removed.
 
 A word that only the shell knows keeps its fixed parts. Looks at no file.
-[shell_lines/word_expansion]
 
-The encoding in which a shell reads a line, and the signs that a line loses in some encodings.
-
-In GBK, Big5 and Shift JIS a character may consist of a byte above 127 and a backslash, a bar or a bracket. A line in
-UTF-8 then has other quotes than it seems to have. Reads the environment only.
-[shell_lines/character_encoding]
+The encoding matters too: in GBK, Big5 and Shift JIS a character may consist of a byte above 127 and a backslash, a bar
+or a bracket. A line in UTF-8 then has other quotes than it seems to have.
 """
 
 from __future__ import annotations
@@ -32,108 +28,6 @@ from teamwright.shell_lines.syntax_tree import (
     WordPart,
 )
 from teamwright.shell_lines.variables import ShellVariables
-
-MAX_WORDS = 200
-"""The most words that one word may become; beyond it they are unknown."""
-
-MAX_BRACES = 20
-
-_SEQUENCE = re.compile(r"(-?(?:0|[1-9][0-9]{0,5}))\.\.(-?(?:0|[1-9][0-9]{0,5}))")
-_SEVERAL = re.compile(r",|\.\.")
-
-BraceAtom = str | WordPart
-"""One unquoted character, or a part that braces do not split."""
-
-
-class _NotCertain(Exception):
-    """The word has braces that shells expand differently, or too many."""
-
-
-def expand_braces(parts: Sequence[WordPart]) -> list[tuple[WordPart, ...]] | None:
-    """Return the words in order, each as its parts; None when they are not certain. A part may be empty."""
-    bare = "".join(part.text for part in parts if isinstance(part, FixedText) and not part.quoted)
-    if "{" not in bare or not _SEVERAL.search(bare):
-        return [tuple(parts)]
-    if bare.count("{") > MAX_BRACES:
-        return None
-    if any(_is_dollar(one) and isinstance(two, FixedText) and two.text.startswith("{") for one, two in pairwise(parts)):
-        return None  # `$${` opens no braces
-    atoms: list[BraceAtom] = []
-    for part in parts:
-        atoms += part.text if isinstance(part, FixedText) and not part.quoted else [part]
-    try:
-        return [_join_atoms(one) for one in _expand(atoms)]
-    except _NotCertain:
-        return None
-
-
-def _is_dollar(part: WordPart) -> bool:
-    return isinstance(part, Variable) and part.name == "$"
-
-
-def _join_atoms(atoms: Sequence[BraceAtom]) -> tuple[WordPart, ...]:
-    parts: list[WordPart] = []
-    text = ""
-    for atom in atoms:
-        if isinstance(atom, str):
-            text += atom
-            continue
-        parts += [FixedText(text)] if text else []
-        parts.append(atom)
-        text = ""
-    return tuple(parts + ([FixedText(text)] if text else []))
-
-
-def _expand(atoms: Sequence[BraceAtom]) -> list[list[BraceAtom]]:
-    begin = next((at for at, atom in enumerate(atoms) if atom == "{"), None)
-    if begin is None:
-        if "}" in atoms:
-            raise _NotCertain
-        return [list(atoms)]
-    before, (choices, end) = list(atoms[:begin]), _choices(atoms, begin)
-    if "}" in before:
-        raise _NotCertain
-    found: list[list[BraceAtom]] = []
-    after = _expand(atoms[end + 1 :])
-    for choice in choices:
-        for rest in after:
-            found.append([*before, *choice, *rest])
-            if len(found) > MAX_WORDS:
-                raise _NotCertain
-    return found
-
-
-def _choices(atoms: Sequence[BraceAtom], begin: int) -> tuple[list[list[BraceAtom]], int]:
-    """Return the alternatives of the braces that open here, and their end."""
-    depth, start = 0, begin + 1
-    pieces: list[Sequence[BraceAtom]] = []
-    for at in range(begin, len(atoms)):
-        atom = atoms[at]
-        depth += {"{": 1, "}": -1}.get(atom, 0) if isinstance(atom, str) else 0
-        if depth == 0 or (depth == 1 and atom == ","):
-            pieces.append(atoms[start:at])
-            start = at + 1
-        if depth == 0:
-            return _combine(pieces), at
-    raise _NotCertain
-
-
-def _combine(pieces: list[Sequence[BraceAtom]]) -> list[list[BraceAtom]]:
-    if len(pieces) > 1:
-        return [one for piece in pieces for one in _expand(piece)]
-    inner = pieces[0]
-    text = "".join(atom if isinstance(atom, str) else "\0" for atom in inner)
-    sequence = _SEQUENCE.fullmatch(text)
-    if sequence is not None:
-        first, last = int(sequence[1]), int(sequence[2])
-        step = 1 if last >= first else -1
-        if abs(last - first) > MAX_WORDS:
-            raise _NotCertain
-        return [list(str(number)) for number in range(first, last + step, step)]
-    if ".." in text or "{" in text:
-        raise _NotCertain
-    return [["{", *inner, "}"]]
-
 
 Shape = tuple[str | None, ...]
 """The known parts of an unknown word: its fixed texts in order, and None for each unknown part between them."""
@@ -174,6 +68,8 @@ _WILD = frozenset("*?[]\\")
 _NOT_ALIKE = re.compile(r"[\^#~<>\[\\]")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\+?=)(.*)", re.DOTALL)
 
+_PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./:@%+,=-]+")
+
 
 def expand_word(word: Word, values: ShellVariables) -> list[ExpandedWord]:
     """Return the words that a command gets for a written one."""
@@ -184,16 +80,6 @@ def expand_word(word: Word, values: ShellVariables) -> list[ExpandedWord]:
     if alternatives is None or (alternatives[0] != word.parts and _assigns_home(word)):
         return [UNKNOWN_WORD]
     return [_expand_parts(parts, values) if parts else _NO_WORD for parts in alternatives]
-
-
-def _assigns_home(word: Word) -> bool:
-    """Return True when it looks like an assignment of a home directory: after braces bash does not take it for one."""
-    return any(isinstance(part, FixedText) and not part.quoted and "=~" in part.text for part in word.parts)
-
-
-def has_braces(word: Word) -> bool:
-    """Return True when braces may make several words of it."""
-    return any(isinstance(part, FixedText) and not part.quoted and "{" in part.text for part in word.parts)
 
 
 def expand_single(word: Word, values: ShellVariables) -> ExpandedWord:
@@ -218,13 +104,20 @@ def assigned_value(word: Word, values: ShellVariables) -> str | None:
     return "".join(texts)
 
 
+def has_braces(word: Word) -> bool:
+    """Return True when braces may make several words of it."""
+    return any(isinstance(part, FixedText) and not part.quoted and "{" in part.text for part in word.parts)
+
+
+def _assigns_home(word: Word) -> bool:
+    """Return True when it looks like an assignment of a home directory: after braces bash does not take it for one."""
+    return any(isinstance(part, FixedText) and not part.quoted and "=~" in part.text for part in word.parts)
+
+
 def _home_in_value(text: str, values: ShellVariables) -> str | None:
     if ":" in text or not values.home or (text != "~" and not text.startswith("~/")):
         return None if text.startswith("~") or ":~" in text else text
     return values.home + text[1:]
-
-
-_PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./:@%+,=-]+")
 
 
 def _is_plain(text: str) -> bool:
@@ -246,11 +139,11 @@ def _expand_parts(parts: Sequence[WordPart], values: ShellVariables) -> Expanded
     else:
         texts = [text for text, _ in pieces]
         whole = "".join(text or "" for text in texts)
-        found = ExpandedWord(None, shape=_shape(texts)) if None in texts else ExpandedWord(whole)
+        found = ExpandedWord(None, shape=_joined_shape(texts)) if None in texts else ExpandedWord(whole)
     if pieces[0][0] is None and found.text is None and _begins_here(parts[0]):
         # Not every shell replaces it, so the word stays unknown.
         here = values.get("PWD")
-        found = replace(found, shape=_shape([here, *found.shape[1:]])) if here is not None else found
+        found = replace(found, shape=_joined_shape([here, *found.shape[1:]])) if here is not None else found
     return found if at_home else _without_tilde(found)
 
 
@@ -342,18 +235,18 @@ def _expand_glob(pieces: list[tuple[str | None, bool]]) -> ExpandedWord:
     if complete and not mixed and odd is None and not _matches_dots(known):
         return ExpandedWord(known, glob=True)
     fixed = fixed if odd is None else fixed[: odd.start()] + "\0"
-    return ExpandedWord(None, shape=_shape([part or None for part in re.split("(\0)", fixed)]), splits=True)
+    return ExpandedWord(None, shape=_joined_shape([part or None for part in re.split("(\0)", fixed)]), splits=True)
 
 
 def _uncertain_match(found: ExpandedWord) -> ExpandedWord:
     """Return a pattern that may match other names than usual."""
     parts = re.split(_WILD_PART, found.text or "")
     return ExpandedWord(
-        None, shape=_shape([None if _WILD_PART.fullmatch(part) else part for part in parts]), splits=True
+        None, shape=_joined_shape([None if _WILD_PART.fullmatch(part) else part for part in parts]), splits=True
     )
 
 
-def _shape(texts: Sequence[str | None]) -> Shape:
+def _joined_shape(texts: Sequence[str | None]) -> Shape:
     """Return the shape with neighbouring texts joined, and neighbouring unknown parts joined."""
     shape: list[str | None] = []
     for unknown, group in groupby((text for text in texts if text != ""), key=lambda text: text in {None, "\0"}):
@@ -365,6 +258,110 @@ def _matches_dots(pattern: str) -> bool:
     """Return True when it may match `.` or `..`, which bash before 5.2 lists."""
     parts = (part for part in pattern.split("/") if part.startswith(".") and set(part) & _WILD)
     return any(fnmatchcase(dots, part) for part in parts for dots in (".", ".."))
+
+
+MAX_WORDS = 200
+"""The most words that one word may become; beyond it they are unknown."""
+
+MAX_BRACES = 20
+
+_SEQUENCE = re.compile(r"(-?(?:0|[1-9][0-9]{0,5}))\.\.(-?(?:0|[1-9][0-9]{0,5}))")
+_SEVERAL = re.compile(r",|\.\.")
+
+BraceAtom = str | WordPart
+"""One unquoted character, or a part that braces do not split."""
+
+
+class _NotCertain(Exception):
+    """The word has braces that shells expand differently, or too many."""
+
+
+def expand_braces(parts: Sequence[WordPart]) -> list[tuple[WordPart, ...]] | None:
+    """Return the words in order, each as its parts; None when they are not certain. A part may be empty."""
+    bare = "".join(part.text for part in parts if isinstance(part, FixedText) and not part.quoted)
+    if "{" not in bare or not _SEVERAL.search(bare):
+        return [tuple(parts)]
+    if bare.count("{") > MAX_BRACES:
+        return None
+    if any(_is_dollar(one) and isinstance(two, FixedText) and two.text.startswith("{") for one, two in pairwise(parts)):
+        return None  # `$${` opens no braces
+    atoms: list[BraceAtom] = []
+    for part in parts:
+        atoms += part.text if isinstance(part, FixedText) and not part.quoted else [part]
+    try:
+        return [_join_atoms(one) for one in _expand_atoms(atoms)]
+    except _NotCertain:
+        return None
+
+
+def _is_dollar(part: WordPart) -> bool:
+    return isinstance(part, Variable) and part.name == "$"
+
+
+def _join_atoms(atoms: Sequence[BraceAtom]) -> tuple[WordPart, ...]:
+    parts: list[WordPart] = []
+    text = ""
+    for atom in atoms:
+        if isinstance(atom, str):
+            text += atom
+            continue
+        parts += [FixedText(text)] if text else []
+        parts.append(atom)
+        text = ""
+    return tuple(parts + ([FixedText(text)] if text else []))
+
+
+def _expand_atoms(atoms: Sequence[BraceAtom]) -> list[list[BraceAtom]]:
+    begin = next((at for at, atom in enumerate(atoms) if atom == "{"), None)
+    if begin is None:
+        if "}" in atoms:
+            raise _NotCertain
+        return [list(atoms)]
+    before = list(atoms[:begin])
+    choices, end = _brace_choices(atoms, begin)
+    if "}" in before:
+        raise _NotCertain
+    found: list[list[BraceAtom]] = []
+    after = _expand_atoms(atoms[end + 1 :])
+    for choice in choices:
+        for rest in after:
+            found.append([*before, *choice, *rest])
+            if len(found) > MAX_WORDS:
+                raise _NotCertain
+    return found
+
+
+def _brace_choices(atoms: Sequence[BraceAtom], begin: int) -> tuple[list[list[BraceAtom]], int]:
+    """Return the alternatives of the braces that open here, and their end."""
+    depth = 0
+    start = begin + 1
+    pieces: list[Sequence[BraceAtom]] = []
+    for at in range(begin, len(atoms)):
+        atom = atoms[at]
+        depth += {"{": 1, "}": -1}.get(atom, 0) if isinstance(atom, str) else 0
+        if depth == 0 or (depth == 1 and atom == ","):
+            pieces.append(atoms[start:at])
+            start = at + 1
+        if depth == 0:
+            return _combine_pieces(pieces), at
+    raise _NotCertain
+
+
+def _combine_pieces(pieces: list[Sequence[BraceAtom]]) -> list[list[BraceAtom]]:
+    if len(pieces) > 1:
+        return [one for piece in pieces for one in _expand_atoms(piece)]
+    inner = pieces[0]
+    text = "".join(atom if isinstance(atom, str) else "\0" for atom in inner)
+    sequence = _SEQUENCE.fullmatch(text)
+    if sequence is not None:
+        first, last = int(sequence[1]), int(sequence[2])
+        step = 1 if last >= first else -1
+        if abs(last - first) > MAX_WORDS:
+            raise _NotCertain
+        return [list(str(number)) for number in range(first, last + step, step)]
+    if ".." in text or "{" in text:
+        raise _NotCertain
+    return [["{", *inner, "}"]]
 
 
 _SWALLOWED = re.compile(r"[^\x00-\x7f][\\|\[\]{}^~@`]")

@@ -1,6 +1,6 @@
 """A position in the text of a shell line, which all readers of the line share.
 
-Skips blanks and counts nesting. Words are in `word_reader`, line ends in `simple_command_reader`.
+Skips blanks and counts nesting. Words are in `word_reader`, line ends in `grammar`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""The commands that a command runs in turn, with the state of the list that is being made and the working directory.
+"""The commands that a command runs in turn, and the contents of its words, as a list with their working directories.
 
-The working directory follows `cd`. Read-only. Adds to the list of `parser`, which follows statements.
-[shell_lines/command_listing]
-
-The contents of a command's words: substituted commands, and variables that are read, set and declared.
-
-Adds to the list of `parser`, which follows statements.
-[shell_lines/word_listing]
+Words may contain substituted commands, and variables that are read, set and declared. The working directory follows
+`cd`. Read-only. `parse` follows the statements and makes the list.
 """
 
 from __future__ import annotations
@@ -63,83 +58,16 @@ from teamwright.shell_lines.wrapped_commands import WrappedCommands, may_move, r
 from teamwright.shell_lines.wrappers import unwrap
 from teamwright.storage.real_paths import real_path
 
-DIRECTORY_COMMANDS = word_set("cd pushd popd")
-"""Builtins that change the directory."""
-
-_PREFIXES = word_set("command builtin noglob nocorrect time -")
-"""Words before a builtin that run it in the same shell."""
-
-MAX_NAMES = 200
-"""The most file names of one pattern that are followed one by one."""
-
-MAX_WILD_PARTS = 3
-"""The most directories of a path that may be patterns; more would take long to search."""
-
-
-def without_prefixes(words: Words) -> Words:
-    """Return the words of a command without `command`, `builtin` and the like, and their options, before it."""
-    while words and words[0] in _PREFIXES:
-        words = words[1:]
-        while words and words[0] is not None and words[0].startswith("-"):
-            words = words[1:]
-    return words
-
-
-def has_directory_command(commands: Iterable[ShellCommand]) -> bool:
-    """Return True when one of these commands may change the directory."""
-    return any(command.name in DIRECTORY_COMMANDS for command in commands)
-
-
-def directory_after(place: Path | None, words: Words, values: ShellVariables) -> Path | None:
-    """Return the directory after `cd` or `pushd DIR`, by name as in the shell, not by real path. None when it is not
-    certain.
-    """
-    targets = [word for word in words[1:] if word != "--"]
-    if len(targets) > 1 or not values.home or not (words[0] == "cd" or (words[0] == "pushd" and targets)):
-        return None
-    target = targets[0] if targets else "~"
-    if target is None or target.startswith(("-", "+")) or not target:
-        return None
-    if target.startswith("~"):
-        target = values.home + target[1:]
-    if not target.startswith("/") and (place is None or _is_uncertain(target, values)):
-        return None
-    whole = os.path.join(place or "/", target)
-    found = os.path.normpath(whole)
-    if ".." in target.split("/") and real_path(found) != real_path(whole):
-        return None  # shells that follow links first reach another directory
-    return Path(found)
-
-
-def _is_uncertain(target: str, values: ShellVariables) -> bool:
-    """Return True when a relative directory may be found in other directories, or be the name of a variable."""
-    if target.split("/")[0] in {".", ".."}:
-        return False
-    searches = "CDPATH" in os.environ or values.is_set("CDPATH") or values.is_set("cdpath")
-    return searches or values.is_set(target)
-
-
-def glob_names(pattern: str, place: Path | None) -> list[str] | None:
-    """Return the words that bash makes of a pattern in this directory; None when they are too many or not certain."""
-    if (place is None and not pattern.startswith(("/", "~"))) or "**" in pattern:
-        return None
-    if sum(map(is_pattern, pattern.split("/"))) > MAX_WILD_PARTS:
-        return None
-    whole = os.path.expanduser(pattern)
-    found = matching_names(whole, None if place is None else str(place), MAX_NAMES)
-    return None if found is None else sorted(found) or [whole]
-
-
 MAX_DEPTH = 8
 """The deepest nesting of texts (`bash -c "bash -c …"`). A deeper one is a doubt."""
 
 MAX_LISTED = 2_000
 """The most commands of a line that are judged."""
 
-_KEEP_WORDS = {("set",), ("printf",)}
+_STORES_WORDS = {("set",), ("printf",)}
 """Builtins that may store their words in variables."""
 
-_TAKE_INPUT = {("read",), ("mapfile",), ("readarray",), ("xargs",)}
+_TAKES_INPUT = {("read",), ("mapfile",), ("readarray",), ("xargs",)}
 """Commands that read a text for variables or for words."""
 
 MAX_STEPS = 3_000
@@ -200,7 +128,7 @@ class CommandListing:
             return self.state.mark_unreadable("it has too many commands")
         if command.words and command.words[0] in RESERVED:
             self.state.mark_unreadable("it has a part that is not looked into")
-        self.state.parsed.takes_input |= command.words[:1] in _TAKE_INPUT
+        self.state.parsed.takes_input |= command.words[:1] in _TAKES_INPUT
         self._note_evaluation(command.words)
         for text in run_by_options(command.words):
             self.list_possible(text, command.directories)
@@ -231,7 +159,7 @@ class CommandListing:
         if evaluates_values(words):
             self.state.parsed.evaluates = self.state.parsed.calculates = True
             self.state.add_doubt("it calculates with variables")
-        if words[:1] in _KEEP_WORDS and (words[0] == "set" or named):
+        if words[:1] in _STORES_WORDS and (words[0] == "set" or named):
             self.state.parsed.holds_code |= any(may_become_code(word) for word in words if word is not None)
         if any(map(is_code, named)):
             self.state.mark_unreadable("it has a text that is evaluated")
@@ -291,8 +219,8 @@ class CommandListing:
         return None
 
 
-_READS = frozenset({"<", "<&", "<<<"})
-_FILES = frozenset({"<", ">", ">>", "&>", "&>>", ">|", ">&", "<&"})
+_READING_SIGNS = frozenset({"<", "<&", "<<<"})
+_FILE_SIGNS = frozenset({"<", ">", ">>", "&>", "&>>", ">|", ">&", "<&"})
 _DESCRIPTOR = re.compile(r"[0-9]*-?")
 _DECLARED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)?")
 _TEST_OPERATOR = re.compile(r"-[A-Za-z]{1,2}")
@@ -300,31 +228,12 @@ _NUMERIC = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _SHELL_TABLES = frozenset({"BASH_ALIASES", "BASH_CMDS", "aliases", "functions", "commands", "galiases", "saliases"})
 """Arrays of shells that define the meaning of a command's name."""
 
-
-_INTEGER = re.compile(r"-[A-Za-z]*i")
+_INTEGER_OPTION = re.compile(r"-[A-Za-z]*i")
 """An option of a declaration after which values are evaluated."""
 
+_SETS_INTEGER = "it sets a variable whose values are evaluated"
+
 _TEXT_OPERATOR = re.compile(r"[@*]|[/^,%#].*|[: \d-]+", re.DOTALL)
-
-
-def _is_text_expansion(part: Expansion) -> bool:
-    """Return True for an expansion that evaluates no value: `${x/a/b}`, `${x:0:3}`, `${list[@]}`."""
-    texts = [one.text for one in part.parts if isinstance(one, FixedText)]
-    return len(texts) == len(part.parts) and _TEXT_OPERATOR.fullmatch("".join(texts)) is not None
-
-
-def _is_piece_of_code(part: WordPart) -> bool:
-    """Return True for a part with a literal `$`, and for one whose text is not known."""
-    match part:
-        case FixedText():
-            return may_become_code(part.text)
-        case Expansion():
-            return any(map(_is_piece_of_code, part.parts))
-        case _:
-            return isinstance(part, EncodedText)
-
-
-_INTEGER_SET = "it sets a variable whose values are evaluated"
 
 
 class WordListing:
@@ -363,7 +272,7 @@ class WordListing:
         self.state.parsed.holds_code |= any(map(self._may_become_code, node.words or ()))
         self.state.parsed.odd_values.add(node.name)
         if node.name in INTEGER_VARIABLES:
-            self._note_calculation(_INTEGER_SET)
+            self._note_calculation(_SETS_INTEGER)
 
     def list_fields(self, fields: list[ExpandedWord], places: Directories, variables: tuple[str, ...] = ()) -> None:
         """List a command with these words."""
@@ -425,7 +334,7 @@ class WordListing:
             assignment.name in INTEGER_VARIABLES
             and not ((assignment.value and assignment.value.literal) or "x").isdigit()
         ):
-            self._note_calculation(_INTEGER_SET)
+            self._note_calculation(_SETS_INTEGER)
         if assignment.element is not None:
             self.state.add_doubt("it sets a part of a variable")
             if not (assignment.element.literal or "x").isdigit():
@@ -475,7 +384,7 @@ class WordListing:
             self.state.add_doubt("it declares variables in a rare way")
             self.state.parsed.evaluates = True
             self.state.parsed.calculates |= any(
-                word is None or _INTEGER.match(word) or has_subscript(word) for word in written[1:]
+                word is None or _INTEGER_OPTION.match(word) or has_subscript(word) for word in written[1:]
             )
             self.state.parsed.holds_code |= any(field.text is not None and is_code(field.text) for field in fields)
         if name == "unset" and any(is_code(word) for word in written[1:]):
@@ -501,7 +410,7 @@ class WordListing:
         value = (field.text or "").partition("=")[2]
         self.state.parsed.holds_code |= may_become_code(value)
         if name in INTEGER_VARIABLES and not value.isdigit():
-            self._note_calculation(_INTEGER_SET)
+            self._note_calculation(_SETS_INTEGER)
         self.commands.check_value(name, value, places)
 
     def test(self, node: TestCommand, places: Directories) -> tuple[Directories, Directories]:
@@ -537,12 +446,96 @@ class WordListing:
         self.state.parsed.holds_code |= is_code(fixed)
         if node.sign in {"<<", "<<-", "<<<"}:
             return
-        if node.sign not in _FILES:
+        if node.sign not in _FILE_SIGNS:
             return self.state.add_doubt("it redirects in a rare way")
         field = expand_single(node.target, self.state.values)
         if node.sign in {">&", "<&"} and field.text is not None and _DESCRIPTOR.fullmatch(field.text):
             return None
         self.state.parsed.redirects.append(
-            FileRedirect(field.text, node.sign not in _READS, places, field.glob, field.shape)
+            FileRedirect(field.text, node.sign not in _READING_SIGNS, places, field.glob, field.shape)
         )
         return None
+
+
+def _is_text_expansion(part: Expansion) -> bool:
+    """Return True for an expansion that evaluates no value: `${x/a/b}`, `${x:0:3}`, `${list[@]}`."""
+    texts = [one.text for one in part.parts if isinstance(one, FixedText)]
+    return len(texts) == len(part.parts) and _TEXT_OPERATOR.fullmatch("".join(texts)) is not None
+
+
+def _is_piece_of_code(part: WordPart) -> bool:
+    """Return True for a part with a literal `$`, and for one whose text is not known."""
+    match part:
+        case FixedText():
+            return may_become_code(part.text)
+        case Expansion():
+            return any(map(_is_piece_of_code, part.parts))
+        case _:
+            return isinstance(part, EncodedText)
+
+
+DIRECTORY_COMMANDS = word_set("cd pushd popd")
+"""Builtins that change the directory."""
+
+_PREFIXES = word_set("command builtin noglob nocorrect time -")
+"""Words before a builtin that run it in the same shell."""
+
+MAX_NAMES = 200
+"""The most file names of one pattern that are followed one by one."""
+
+MAX_WILD_PARTS = 3
+"""The most directories of a path that may be patterns; more would take long to search."""
+
+
+def without_prefixes(words: Words) -> Words:
+    """Return the words of a command without `command`, `builtin` and the like, and their options, before it."""
+    while words and words[0] in _PREFIXES:
+        words = words[1:]
+        while words and words[0] is not None and words[0].startswith("-"):
+            words = words[1:]
+    return words
+
+
+def has_directory_command(commands: Iterable[ShellCommand]) -> bool:
+    """Return True when one of these commands may change the directory."""
+    return any(command.name in DIRECTORY_COMMANDS for command in commands)
+
+
+def directory_after(place: Path | None, words: Words, values: ShellVariables) -> Path | None:
+    """Return the directory after `cd` or `pushd DIR`, by name as in the shell, not by real path. None when it is not
+    certain.
+    """
+    targets = [word for word in words[1:] if word != "--"]
+    if len(targets) > 1 or not values.home or not (words[0] == "cd" or (words[0] == "pushd" and targets)):
+        return None
+    target = targets[0] if targets else "~"
+    if target is None or target.startswith(("-", "+")) or not target:
+        return None
+    if target.startswith("~"):
+        target = values.home + target[1:]
+    if not target.startswith("/") and (place is None or _is_uncertain_directory(target, values)):
+        return None
+    whole = os.path.join(place or "/", target)
+    found = os.path.normpath(whole)
+    if ".." in target.split("/") and real_path(found) != real_path(whole):
+        return None  # shells that follow links first reach another directory
+    return Path(found)
+
+
+def _is_uncertain_directory(target: str, values: ShellVariables) -> bool:
+    """Return True when a relative directory may be found in other directories, or be the name of a variable."""
+    if target.split("/")[0] in {".", ".."}:
+        return False
+    searches = "CDPATH" in os.environ or values.is_set("CDPATH") or values.is_set("cdpath")
+    return searches or values.is_set(target)
+
+
+def glob_names(pattern: str, place: Path | None) -> list[str] | None:
+    """Return the words that bash makes of a pattern in this directory; None when they are too many or not certain."""
+    if (place is None and not pattern.startswith(("/", "~"))) or "**" in pattern:
+        return None
+    if sum(map(is_pattern, pattern.split("/"))) > MAX_WILD_PARTS:
+        return None
+    whole = os.path.expanduser(pattern)
+    found = matching_names(whole, None if place is None else str(place), MAX_NAMES)
+    return None if found is None else sorted(found) or [whole]

@@ -1,6 +1,6 @@
 """The contents of a shell line as data: its commands, their directories, and the files of its redirections.
 
-Created by `parser`, judged by `permissions.shell_line_verdict`.
+Created by `parse`, judged by `permissions.shell_verdict`.
 """
 
 from __future__ import annotations

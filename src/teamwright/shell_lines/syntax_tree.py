@@ -1,6 +1,6 @@
 """The syntax tree of a shell line: words in parts, commands, redirections and operators.
 
-Created by `grammar`, walked by `parser`.
+Created by `grammar`, walked by `parse`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The words of a shell line: quotes, escapes and expansions.
 
-Only text that bash 3.2 to 5.3 and zsh read alike is accepted; other text raises UnreadableLine. Statements are in
-`grammar`, line ends in `simple_command_reader`. Expands nothing.
+Only text that bash 3.2 to 5.3 and zsh read alike is accepted; other text raises UnreadableLine. Statements and
+line ends are in `grammar`. Expands nothing.
 """
 
 from __future__ import annotations

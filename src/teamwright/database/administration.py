@@ -1,12 +1,6 @@
-"""The administration of a team space: making its schema, and bringing an older one to the version of this Teamwright.
+"""Make the schema of a team space, bring an older one to this version, and say why a database cannot be used.
 
-Depends on the connection and the migrations. Migrations go forward only.
-[database/administration]
-
-Facts about a server and the schema of a team space, and the reasons why this Teamwright cannot use them.
-
-Depends on the driver. Opens separate connections, and changes nothing.
-[database/server_checks]
+Migrations go forward only. The facts are read by connections of their own, and reading changes nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +19,24 @@ if TYPE_CHECKING:
 
 _LOCK = 7_311_052
 """The number of the lock of the server that one administration at a time holds."""
+
+OLDEST_SERVER = 150_000
+"""The oldest version of PostgreSQL, in the server's own numbers."""
+
+
+class DatabaseFacts(NamedTuple):
+    """Facts about the server and the schema of a team space. `version` is None without a schema."""
+
+    server: str
+    server_number: int
+    user: str
+    schema: str
+    version: int | None
+    is_read_only: bool
+    most_connections: int
+    """The connections that the server accepts from all its clients, without those that it reserves."""
+    pooler: str = ""
+    """`session` or `transaction` for a connection pooler between this process and the server."""
 
 
 class Upgrade(Struct, frozen=True):
@@ -88,6 +100,10 @@ async def _migrate(connection: Connection, schema: str, target: int) -> int:
     return before
 
 
+def _refusal(address: DatabaseAddress, what: str, do: str) -> CannotStart:
+    return CannotStart("database", what, looked_at=[("database", str(address))], do=[do], note="nothing was changed")
+
+
 async def count_rows(address: DatabaseAddress, facts: DatabaseFacts) -> TeamSpaceCounts:
     """Return the content of the team space. Raises CannotStart (`database`)."""
     async with short_connection(address) as connection:
@@ -116,29 +132,6 @@ async def count_rows(address: DatabaseAddress, facts: DatabaseFacts) -> TeamSpac
     )
 
 
-def _refusal(address: DatabaseAddress, what: str, do: str) -> CannotStart:
-    return CannotStart("database", what, looked_at=[("database", str(address))], do=[do], note="nothing was changed")
-
-
-OLDEST_SERVER = 150_000
-"""The oldest version of PostgreSQL, in the server's own numbers."""
-
-
-class DatabaseFacts(NamedTuple):
-    """Facts about the server and the schema of a team space. `version` is None without a schema."""
-
-    server: str
-    server_number: int
-    user: str
-    schema: str
-    version: int | None
-    is_read_only: bool
-    most_connections: int
-    """The connections that the server accepts from all its clients, without those that it reserves."""
-    pooler: str = ""
-    """`session` or `transaction` for a connection pooler between this process and the server."""
-
-
 async def read_facts(address: DatabaseAddress) -> DatabaseFacts:
     """Return facts about the server and the schema. Raises CannotStart (`database`)."""
     async with short_connection(address) as connection:
@@ -153,8 +146,9 @@ async def read_facts(address: DatabaseAddress) -> DatabaseFacts:
         schema = address.schema or f"teamwright_{row['person']}"
         version = await _schema_version(connection, schema)
         pooler = await _find_pooler(address, connection)
-        server = (row["server"], row["number"], row["person"])
-        return DatabaseFacts(*server, schema, version, row["read_only"], row["most"], pooler)
+        return DatabaseFacts(
+            row["server"], row["number"], row["person"], schema, version, row["read_only"], row["most"], pooler
+        )
 
 
 async def _schema_version(connection: Connection, schema: str) -> int | None:

@@ -1,17 +1,8 @@
-"""The requests and answers that other processes of the person store in the database, for the process of the lead.
+"""Exchange what a lead has with other processes by rows of the database, also of other machines.
 
-They become files where the lead looks for them, and its answers are shipped soon. Depends on the session's files and
-its connection.
-[database/request_exchange]
-
-The process of a lead that the database shows, which may run on another machine. Depends on the database alone.
-[database/lead_elsewhere]
-
-The IPC connection between a lead and a member on another machine, through rows of the database.
-
-Each end has a local socket: the member connects to one, and the other end connects to that of the lead. So neither
-machine listens on a network. Depends on the database.
-[database/ipc_tunnel]
+Requests and answers of the person's other processes become files where the lead looks for them. `LeadElsewhere` is a
+lead's process as the database shows it. `WireTunnel` carries the IPC between a lead and a member on another machine:
+each end has a local socket, so neither machine listens on a network.
 """
 
 from __future__ import annotations

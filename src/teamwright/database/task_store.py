@@ -1,10 +1,6 @@
-"""The task list of a team in the database. Depends on its rows, the rules of tasks, and notifications.
-[database/task_store]
+"""The task list of a team in the database, and its rows: they are read, locked and written in one transaction.
 
-The rows of a task list: reading, locking and writing them in one transaction.
-
-Depends on the database and on task values. The rules of tasks are in `tasks`.
-[database/task_rows]
+The rules of tasks are in `tasks`.
 """
 
 from __future__ import annotations
@@ -450,8 +446,10 @@ class TaskRows(NamedTuple):
     async def get(self, ids: Iterable[str], *, lock: bool = False) -> dict[str, Task]:
         """Return the tasks of these ids, in numeric order; with `lock` no other process changes them."""
         rows = await self.connection.fetch(
-            f"select id, body from tasks where list = $1 and id = any($2::bigint[]) order by id{_lock(lock)}",
-            *(self.list, numbers(ids)),
+            "select id, body from tasks where list = $1 and id = any($2::bigint[]) order by id"
+            + (" for update" if lock else ""),
+            self.list,
+            numbers(ids),
         )
         return {str(row["id"]): parse(row) for row in rows}
 
@@ -537,7 +535,3 @@ def parse(row: Row) -> Task:
     if task is None:
         raise StorageError("damaged-file", f"task #{row['id']} in the database is not a whole task")
     return task
-
-
-def _lock(lock: bool) -> str:
-    return " for update" if lock else ""

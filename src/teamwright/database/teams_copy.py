@@ -1,13 +1,8 @@
-"""A private copy of a database's teams as files of a home: what a person's command reads, and the requests it writes.
+"""Copy the teams of a database into files of a private home, where a person's command reads them.
 
 `refresh` reads what changed, in one snapshot of the database. `send_requests` gives requests and answers that the
-command wrote into the copy to the process of the lead. Depends on the tables and on the layout of a home.
-[database/teams_copy]
-
-Following of a database: a copy of its teams is brought up to date after each notification of its sessions.
-
-A refresh every few seconds finds new teams, and leads that were killed. Depends on the copy and on notifications.
-[database/copy_follower]
+command wrote into the copy to the process of the lead. `follow_copy` refreshes after each notification of a session,
+and every few seconds, which finds new teams and leads that were killed.
 """
 
 from __future__ import annotations

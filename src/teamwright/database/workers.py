@@ -1,13 +1,7 @@
-"""The workers of a team space: what each one offers, which members it runs, and whether it is alive.
+"""The workers of a team space, and the orders by which a lead starts one member on one of them.
 
-Depends on the database and on leases. A worker is alive while its lease is held.
-[database/workers]
-
-Start orders: the wish of a lead to start one member on some worker, claimed by exactly one of them.
-
-A lead adds an order, a worker claims it with `for update skip locked`, and its states are
-waiting, claimed, running, ending and ended. Depends on the database and on workers.
-[database/start_orders]
+A worker says what it offers, and is alive while its lease is held. A lead adds an order, and exactly one worker claims
+it (`for update skip locked`).
 """
 
 from __future__ import annotations

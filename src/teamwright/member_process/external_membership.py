@@ -1,15 +1,8 @@
-"""The membership of one member in a team that another program leads: its incarnation, and its orderly end.
+"""One member in a team that another program leads: the team that it finds, its incarnation, and its orderly end.
 
-A lead that starts the name again replaces its roster entry, which begins a new incarnation. Otherwise the unfinished
-one of an earlier process continues. Follows the member's activity, so that the roster shows it, and checks that the
-lead runs. Depends on records and on the parts of the process.
-[member_process/external_member_lifetime]
-
-The search for the team that the flags of a member process mean: state root, team and session.
-
-The flags name no root. It is `TEAMWRIGHT_HOME`, else the first of Teamwright's root and the other product's that has
-the team. Reads names and rosters; creates only the home's own directories.
-[member_process/team_search]
+The flags of the process name no state root. It is `TEAMWRIGHT_HOME`, else the first of Teamwright's root and the other
+product's that has the team. A lead that starts the name again replaces its roster entry, which begins a new
+incarnation; otherwise the unfinished one of an earlier process continues.
 """
 
 from __future__ import annotations
@@ -158,8 +151,15 @@ class ExternalMembership(MemberLifetime):
 
     def _leaver(self) -> DepartingMember:
         record = self.record
-        parts = (self.name, record.incarnation.incarnation, self.place, self.pane, record.found, self._tasks_changed)
-        return DepartingMember(*parts, lead_gone=self._deserted)
+        return DepartingMember(
+            self.name,
+            record.incarnation.incarnation,
+            self.place,
+            self.pane,
+            record.found,
+            self._tasks_changed,
+            lead_gone=self._deserted,
+        )
 
     async def close(self) -> None:
         """Stop watching."""

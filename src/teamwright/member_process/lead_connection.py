@@ -1,14 +1,8 @@
-"""The connection of a member process to its lead's process, which is opened again after a lead restarts.
+"""The connection of a member process to its lead's process, and what the lead's process answers through it.
 
-It forwards each event of this process once, also events from times without a lead. Without a lead for longer than the
-grace period, the member leaves and keeps its place. Depends on the wire and the log.
-[member_process/lead_connection]
-
-Proxies of the lead's process in a member process: answers to requests and budget for calls (ports of lower
-packages).
-
-The lead's process has the request queue and the budget tracker of the run. Depends on the connection to the lead.
-[member_process/lead_proxies]
+It is opened again after a lead restarts, and forwards each event of this process once, also events from times without a
+lead. Without a lead for longer than the grace period, the member leaves and keeps its place. The lead's process has the
+request queue, the budget of the run and the limit of sub-agents; proxies here ask it.
 """
 
 from __future__ import annotations
@@ -327,7 +321,7 @@ class RemoteApprover(Struct):
 
 
 class ShutdownRefusal(Struct):
-    """The refusal of shutdown requests by members (see `tools.team.structured_message.StopRequests`)."""
+    """The refusal of shutdown requests by members (see `tools.team.send_message.StopRequests`)."""
 
     timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 

@@ -1,13 +1,7 @@
-"""The commands of the lead to a member process, and the reports of the member to its lead.
+"""The member of a member process, as its lead controls it: the lead's commands, the reports to it, and the end.
 
 The lead's process asks the member to read its files, reports the state of other members, and interrupts, changes or
-ends the member. Depends on the member and the connection to the lead.
-[member_process/led_member]
-
-The end of the member of a process. Only the first reason counts.
-
-Depends on the member.
-[member_process/member_lifetime]
+ends the member. Of several reasons for its end the first counts.
 """
 
 from __future__ import annotations
@@ -47,9 +41,6 @@ if TYPE_CHECKING:
     from teamwright.member_process.remote import RemoteMember
 
 
-_FAILED = "failed: "
-
-
 class MemberEnd(Struct, frozen=True):
     """The end of a member: `left`, `failed`, `killed` or `suspended`, and the reason."""
 
@@ -58,8 +49,14 @@ class MemberEnd(Struct, frozen=True):
     agreed_to: str | None = None
 
 
+_FAILED = "failed: "
+
+
 class MemberLifetime(Struct, kw_only=True):
-    """The lifetime of one member. `teammate` is the member, once it runs here; `over` is set together with `ended`."""
+    """The lifetime of one member. `teammate` is the member, once it runs here.
+
+    `has_ended` is set together with `ended`.
+    """
 
     teammate: LocalTeammate | None = None
     ended: MemberEnd | None = None
@@ -102,8 +99,8 @@ class MemberLifetime(Struct, kw_only=True):
 
 
 _RESTS = frozenset({MemberState.IDLE, MemberState.AWAITING})
-
 _IDLE_PAUSE_S = 0.05
+
 _BUSY_PAUSE_S = 0.5
 """Seconds for which a member on another machine collects changes of the task list before it reads them."""
 

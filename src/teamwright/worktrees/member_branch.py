@@ -1,12 +1,6 @@
-"""The branch of a member in its worktree: its files are committed, and commits of the team are merged into it.
+"""The branch of a member: a completed task commits its files, and it moves to the team's work before the next task.
 
-Git commands only; who calls them, and when, is decided above. Depends on git and on the record.
-[worktrees/member_branch]
-
-The finished work of a member: its files are committed for a completed task, and its worktree moves before the next.
-
-Depends on the member's branch. Leaves the task list and the queue to the packages above.
-[worktrees/finished_work]
+Who calls this, and when, is decided in the packages above, which also have the task list and the queue.
 """
 
 from __future__ import annotations
@@ -27,215 +21,6 @@ from teamwright.worktrees.worktree_check import require_directory, require_workt
 from teamwright.worktrees.worktree_creation import SetupCommand
 from teamwright.worktrees.worktree_record import WorktreeRecord, finished_ref
 from teamwright.worktrees.worktree_state import changed_files, integrated_commits
-
-STALE_LOCK_S = 10.0
-"""Seconds after which the lock of a worktree's index is one that a killed git left."""
-
-_MARKERS = (b"<<<<<<< ", b">>>>>>> ")
-
-
-def stage_work(git: RepositoryGit, record: WorktreeRecord, limits: CommitLimits) -> bool:
-    """Add all uncommitted files to the index, except those of setup. Returns False when there is nothing to commit.
-
-    Raises WorktreeRefused while another branch is checked out, a file has conflict markers or is still as one side of a
-    conflict, for a repository inside the worktree, and for files that the runtime does not commit.
-    """
-    _require_branch(git, record)
-    conflicting = conflicting_paths(git, record.tree)
-    if marked := [path for path in conflicting if _has_markers(record, path)]:
-        raise WorktreeRefused(
-            "worktree-refused",
-            f"conflict markers are left in {short_list(marked)}",
-            do=["edit these files, so that both sides are kept and no marker is left"],
-        )
-    if unresolved := _as_one_side(git, record, conflicting):
-        raise WorktreeRefused(
-            "worktree-refused",
-            f"the conflict in {short_list(unresolved)} is not resolved: there is the file of one side only",
-            do=["edit these files, or git add them (or git rm them) as they should be"],
-        )
-    modified, untracked, _ = changed_files(git, record)
-    if nested := _nested_repositories(git, record, untracked):
-        raise WorktreeRefused(
-            "worktree-refused",
-            f"{short_list(nested)} of the worktree has a git repository, whose files would not be committed",
-            do=["delete that directory, or add its name to .gitignore"],
-        )
-    paths = (*modified, *untracked)
-    if paths:
-        by_setup = record.setup.keys() - set(untracked)
-        require_limits(git, record.tree, read_uncommitted(git, record.tree, by_setup), limits)
-    if unstaged := _unstaged(git, record, paths):
-        _remove_stale_lock(git, record)
-        text = "".join(f"{path}\0" for path in unstaged)
-        args = ("--literal-pathspecs", "add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul")
-        # A git before 2.35 has no --sparse, and adds files outside of a sparse checkout without it.
-        if git.call(*args, "--sparse", cwd=record.tree, text=text).exit_code != 0:
-            git.read(*args, cwd=record.tree, text=text)
-    return bool(paths) or _is_merging(git, record)
-
-
-def _unstaged(git: RepositoryGit, record: WorktreeRecord, paths: tuple[str, ...]) -> list[str]:
-    """Return the paths without those of staged deletions, which are neither in the index nor in the worktree."""
-    missing = {path for path in paths if not os.path.lexists(record.tree / path)}
-    if missing:
-        missing.difference_update(git.read("ls-files", "-z", "--deleted", cwd=record.tree).split("\0"))
-    return [path for path in paths if path not in missing]
-
-
-def has_uncommitted(git: RepositoryGit, record: WorktreeRecord) -> str:
-    """Return the names of the first uncommitted files, as a text; empty when there are none."""
-    modified, untracked, _ = changed_files(git, record)
-    return short_list((*modified, *untracked))
-
-
-def abort_merge(git: RepositoryGit, record: WorktreeRecord) -> None:
-    """Undo a merge with conflicts. Raises WorktreeRefused."""
-    git.read("merge", "--abort", cwd=record.tree)
-
-
-def commit_staged(git: RepositoryGit, record: WorktreeRecord, message: str) -> None:
-    """Commit the index, without hooks and without a signature. Raises WorktreeRefused."""
-    git.read(
-        "commit",
-        "--quiet",
-        "--no-verify",
-        "--cleanup=whitespace",
-        "-F",
-        "-",
-        cwd=record.tree,
-        text=message,
-        identity=True,
-    )
-
-
-def unintegrated_tip(git: RepositoryGit, record: WorktreeRecord) -> str:
-    """Return the newest commit of the branch; empty when it has none that is not integrated."""
-    tip = git.commit_of(f"refs/heads/{record.branch}")
-    if not tip or tip == record.base or any(git.contains(tip, one) for one in integrated_commits(git, record)):
-        return ""
-    return tip
-
-
-def merge_commit(git: RepositoryGit, record: WorktreeRecord, commit: str, name: str) -> tuple[str, ...]:
-    """Merge a commit of the team into the member's branch. Returns the paths in conflict, whose files have markers.
-
-    A branch whose commits are all integrated moves to the newest integrated commit. Raises WorktreeRefused, and changes
-    nothing, for a worktree with uncommitted files or another branch, and while a merge or rebase is in progress.
-    """
-    _require_branch(git, record)
-    head, commit = git.commit_of("HEAD", record.tree), git.commit_of(commit)
-    if not commit or git.contains(commit, head):
-        return ()
-    modified, _, _ = changed_files(git, record)
-    if modified or _is_merging(git, record):
-        what = f"uncommitted changes: {short_list(modified)}" if modified else "a merge in progress"
-        raise WorktreeRefused(
-            "worktree-refused",
-            f"the worktree of {record.member} has {what}",
-            do=["git add and git commit, then continue"],
-            note="nothing was changed",
-        )
-    _remove_stale_lock(git, record)
-    is_newest = commit == git.commit_of(f"refs/heads/{record.integration_branch}")
-    if is_newest and any(git.contains(head, one) for one in integrated_commits(git, record)):
-        # All its commits are integrated, perhaps squashed or rebased: the originals have a ref.
-        reset = ("reset", "--keep", "--quiet", commit)
-        done = git.change_files(*reset, cwd=record.tree)
-        if not done.ok:
-            raise git_error(reset, done, record.tree)
-        return ()
-    args = ("merge", "--quiet", "--no-edit", "-m", f"Merge {name} into {record.branch}", commit)
-    done = git.change_files(*args, cwd=record.tree, identity=True)
-    if done.ok:
-        return ()
-    paths = conflicting_paths(git, record.tree)
-    if not paths:
-        raise git_error(args, done, record.tree)
-    return paths
-
-
-def _require_branch(git: RepositoryGit, record: WorktreeRecord) -> None:
-    """Raise WorktreeRefused while another branch is checked out."""
-    branch = git.call("branch", "--show-current", cwd=record.tree).output.strip()
-    if branch != record.branch:
-        raise WorktreeRefused(
-            "worktree-refused",
-            f"{branch or 'no branch'} is checked out in the worktree of {record.member}, not {record.branch}",
-            do=[f"git checkout {record.branch}", "end a rebase first: git rebase --continue, or --abort"],
-        )
-
-
-def _is_merging(git: RepositoryGit, record: WorktreeRecord) -> bool:
-    return bool(git.commit_of("MERGE_HEAD", record.tree))
-
-
-def _has_markers(record: WorktreeRecord, path: str) -> bool:
-    try:
-        lines = (record.tree / path).read_bytes().splitlines()
-    except OSError:
-        return False  # deleted: that resolves the conflict
-    return all(any(line.startswith(marker) for line in lines) for marker in _MARKERS)
-
-
-def describe_conflicts(record: WorktreeRecord, paths: tuple[str, ...]) -> str:
-    """Return the files in conflict: those with markers, and those that git could only leave as they are."""
-    marked = [path for path in paths if _has_markers(record, path)]
-    others = [path for path in paths if path not in marked]
-    parts = [f"These files have conflict markers: {short_list(marked)}"] if marked else []
-    if others:
-        parts.append(
-            f"Without markers, because they are deleted, moved, binary or of another kind on one side: "
-            f"{short_list(others)}; `git status` says how, and git add or git rm resolves each"
-        )
-    return ". ".join(parts)
-
-
-def _as_one_side(git: RepositoryGit, record: WorktreeRecord, paths: tuple[str, ...]) -> list[str]:
-    """Return the paths in conflict whose file is still that of one side: git leaves it for a binary or deleted file.
-
-    A link or a directory cannot be compared, and counts as unresolved until `git add`.
-    """
-    if not paths:
-        return []
-    sides: dict[str, set[str]] = {}
-    for line in git.read("ls-files", "--unmerged", "-z", cwd=record.tree).split("\0"):
-        about, _, path = line.partition("\t")
-        if about:
-            sides.setdefault(path, set()).add(about.split()[1])
-
-    def is_one_side(path: str) -> bool:
-        file = record.tree / path
-        if file.is_symlink() or file.is_dir():
-            return True
-        return file.is_file() and git.read("hash-object", "--", path, cwd=record.tree) in sides.get(path, ())
-
-    return [path for path in paths if is_one_side(path)]
-
-
-def _nested_repositories(git: RepositoryGit, record: WorktreeRecord, untracked: tuple[str, ...]) -> list[str]:
-    """Return the repositories in untracked directories: `git add` records only their commit."""
-    directories = tuple(path for path in untracked if path.endswith("/"))
-    if not directories:
-        return []
-    listed = git.read("ls-files", "--others", "--exclude-standard", "-z", cwd=record.tree).split("\0")
-    return [path for path in listed if path.endswith("/") and path.startswith(directories)]
-
-
-def _remove_stale_lock(git: RepositoryGit, record: WorktreeRecord) -> None:
-    lock = record.tree / git.read("rev-parse", "--git-path", "index.lock", cwd=record.tree)
-    try:
-        if time.time() - os.stat(lock).st_mtime > STALE_LOCK_S:
-            os.unlink(lock)
-    except OSError:
-        pass
-
-
-def short_list(paths: tuple[str, ...] | list[str]) -> str:
-    """Return the first paths as a text, and the number of the others."""
-    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
-    return ", ".join(paths[:5]) + more
-
 
 MESSAGE_VARIABLE = "TEAMWRIGHT_MESSAGE"
 
@@ -367,3 +152,213 @@ class MemberWorktree(Struct, frozen=True):
                 f"Task #{task.id} was begun by another member: {last.branch} is merged into your worktree.{marked}"
             )
         return " ".join(notes)
+
+
+STALE_LOCK_S = 10.0
+"""Seconds after which the lock of a worktree's index is one that a killed git left."""
+
+
+def stage_work(git: RepositoryGit, record: WorktreeRecord, limits: CommitLimits) -> bool:
+    """Add all uncommitted files to the index, except those of setup. Returns False when there is nothing to commit.
+
+    Raises WorktreeRefused while another branch is checked out, a file has conflict markers or is still as one side of a
+    conflict, for a repository inside the worktree, and for files that the runtime does not commit.
+    """
+    _require_branch(git, record)
+    conflicting = conflicting_paths(git, record.tree)
+    if marked := [path for path in conflicting if _has_markers(record, path)]:
+        raise WorktreeRefused(
+            "worktree-refused",
+            f"conflict markers are left in {short_list(marked)}",
+            do=["edit these files, so that both sides are kept and no marker is left"],
+        )
+    if unresolved := _as_one_side(git, record, conflicting):
+        raise WorktreeRefused(
+            "worktree-refused",
+            f"the conflict in {short_list(unresolved)} is not resolved: there is the file of one side only",
+            do=["edit these files, or git add them (or git rm them) as they should be"],
+        )
+    modified, untracked, _ = changed_files(git, record)
+    if nested := _nested_repositories(git, record, untracked):
+        raise WorktreeRefused(
+            "worktree-refused",
+            f"{short_list(nested)} of the worktree has a git repository, whose files would not be committed",
+            do=["delete that directory, or add its name to .gitignore"],
+        )
+    paths = (*modified, *untracked)
+    if paths:
+        by_setup = record.setup.keys() - set(untracked)
+        require_limits(git, record.tree, read_uncommitted(git, record.tree, by_setup), limits)
+    if unstaged := _unstaged(git, record, paths):
+        _remove_stale_lock(git, record)
+        text = "".join(f"{path}\0" for path in unstaged)
+        args = ("--literal-pathspecs", "add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul")
+        # A git before 2.35 has no --sparse, and adds files outside of a sparse checkout without it.
+        if git.call(*args, "--sparse", cwd=record.tree, text=text).exit_code != 0:
+            git.read(*args, cwd=record.tree, text=text)
+    return bool(paths) or _is_merging(git, record)
+
+
+def merge_commit(git: RepositoryGit, record: WorktreeRecord, commit: str, name: str) -> tuple[str, ...]:
+    """Merge a commit of the team into the member's branch. Returns the paths in conflict, whose files have markers.
+
+    A branch whose commits are all integrated moves to the newest integrated commit. Raises WorktreeRefused, and changes
+    nothing, for a worktree with uncommitted files or another branch, and while a merge or rebase is in progress.
+    """
+    _require_branch(git, record)
+    head, commit = git.commit_of("HEAD", record.tree), git.commit_of(commit)
+    if not commit or git.contains(commit, head):
+        return ()
+    modified, _, _ = changed_files(git, record)
+    if modified or _is_merging(git, record):
+        what = f"uncommitted changes: {short_list(modified)}" if modified else "a merge in progress"
+        raise WorktreeRefused(
+            "worktree-refused",
+            f"the worktree of {record.member} has {what}",
+            do=["git add and git commit, then continue"],
+            note="nothing was changed",
+        )
+    _remove_stale_lock(git, record)
+    is_newest = commit == git.commit_of(f"refs/heads/{record.integration_branch}")
+    if is_newest and any(git.contains(head, one) for one in integrated_commits(git, record)):
+        # All its commits are integrated, perhaps squashed or rebased: the originals have a ref.
+        reset = ("reset", "--keep", "--quiet", commit)
+        done = git.change_files(*reset, cwd=record.tree)
+        if not done.ok:
+            raise git_error(reset, done, record.tree)
+        return ()
+    args = ("merge", "--quiet", "--no-edit", "-m", f"Merge {name} into {record.branch}", commit)
+    done = git.change_files(*args, cwd=record.tree, identity=True)
+    if done.ok:
+        return ()
+    paths = conflicting_paths(git, record.tree)
+    if not paths:
+        raise git_error(args, done, record.tree)
+    return paths
+
+
+def abort_merge(git: RepositoryGit, record: WorktreeRecord) -> None:
+    """Undo a merge with conflicts. Raises WorktreeRefused."""
+    git.read("merge", "--abort", cwd=record.tree)
+
+
+def commit_staged(git: RepositoryGit, record: WorktreeRecord, message: str) -> None:
+    """Commit the index, without hooks and without a signature. Raises WorktreeRefused."""
+    git.read(
+        "commit",
+        "--quiet",
+        "--no-verify",
+        "--cleanup=whitespace",
+        "-F",
+        "-",
+        cwd=record.tree,
+        text=message,
+        identity=True,
+    )
+
+
+def has_uncommitted(git: RepositoryGit, record: WorktreeRecord) -> str:
+    """Return the names of the first uncommitted files, as a text; empty when there are none."""
+    modified, untracked, _ = changed_files(git, record)
+    return short_list((*modified, *untracked))
+
+
+def unintegrated_tip(git: RepositoryGit, record: WorktreeRecord) -> str:
+    """Return the newest commit of the branch; empty when it has none that is not integrated."""
+    tip = git.commit_of(f"refs/heads/{record.branch}")
+    if not tip or tip == record.base or any(git.contains(tip, one) for one in integrated_commits(git, record)):
+        return ""
+    return tip
+
+
+def describe_conflicts(record: WorktreeRecord, paths: tuple[str, ...]) -> str:
+    """Return the files in conflict: those with markers, and those that git could only leave as they are."""
+    marked = [path for path in paths if _has_markers(record, path)]
+    others = [path for path in paths if path not in marked]
+    parts = [f"These files have conflict markers: {short_list(marked)}"] if marked else []
+    if others:
+        parts.append(
+            f"Without markers, because they are deleted, moved, binary or of another kind on one side: "
+            f"{short_list(others)}; `git status` says how, and git add or git rm resolves each"
+        )
+    return ". ".join(parts)
+
+
+def short_list(paths: tuple[str, ...] | list[str]) -> str:
+    """Return the first paths as a text, and the number of the others."""
+    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    return ", ".join(paths[:5]) + more
+
+
+def _require_branch(git: RepositoryGit, record: WorktreeRecord) -> None:
+    """Raise WorktreeRefused while another branch is checked out."""
+    branch = git.call("branch", "--show-current", cwd=record.tree).output.strip()
+    if branch != record.branch:
+        raise WorktreeRefused(
+            "worktree-refused",
+            f"{branch or 'no branch'} is checked out in the worktree of {record.member}, not {record.branch}",
+            do=[f"git checkout {record.branch}", "end a rebase first: git rebase --continue, or --abort"],
+        )
+
+
+def _is_merging(git: RepositoryGit, record: WorktreeRecord) -> bool:
+    return bool(git.commit_of("MERGE_HEAD", record.tree))
+
+
+_MARKERS = (b"<<<<<<< ", b">>>>>>> ")
+
+
+def _has_markers(record: WorktreeRecord, path: str) -> bool:
+    try:
+        lines = (record.tree / path).read_bytes().splitlines()
+    except OSError:
+        return False  # deleted: that resolves the conflict
+    return all(any(line.startswith(marker) for line in lines) for marker in _MARKERS)
+
+
+def _unstaged(git: RepositoryGit, record: WorktreeRecord, paths: tuple[str, ...]) -> list[str]:
+    """Return the paths without those of staged deletions, which are neither in the index nor in the worktree."""
+    missing = {path for path in paths if not os.path.lexists(record.tree / path)}
+    if missing:
+        missing.difference_update(git.read("ls-files", "-z", "--deleted", cwd=record.tree).split("\0"))
+    return [path for path in paths if path not in missing]
+
+
+def _as_one_side(git: RepositoryGit, record: WorktreeRecord, paths: tuple[str, ...]) -> list[str]:
+    """Return the paths in conflict whose file is still that of one side: git leaves it for a binary or deleted file.
+
+    A link or a directory cannot be compared, and counts as unresolved until `git add`.
+    """
+    if not paths:
+        return []
+    sides: dict[str, set[str]] = {}
+    for line in git.read("ls-files", "--unmerged", "-z", cwd=record.tree).split("\0"):
+        about, _, path = line.partition("\t")
+        if about:
+            sides.setdefault(path, set()).add(about.split()[1])
+
+    def is_one_side(path: str) -> bool:
+        file = record.tree / path
+        if file.is_symlink() or file.is_dir():
+            return True
+        return file.is_file() and git.read("hash-object", "--", path, cwd=record.tree) in sides.get(path, ())
+
+    return [path for path in paths if is_one_side(path)]
+
+
+def _nested_repositories(git: RepositoryGit, record: WorktreeRecord, untracked: tuple[str, ...]) -> list[str]:
+    """Return the repositories in untracked directories: `git add` records only their commit."""
+    directories = tuple(path for path in untracked if path.endswith("/"))
+    if not directories:
+        return []
+    listed = git.read("ls-files", "--others", "--exclude-standard", "-z", cwd=record.tree).split("\0")
+    return [path for path in listed if path.endswith("/") and path.startswith(directories)]
+
+
+def _remove_stale_lock(git: RepositoryGit, record: WorktreeRecord) -> None:
+    lock = record.tree / git.read("rev-parse", "--git-path", "index.lock", cwd=record.tree)
+    try:
+        if time.time() - os.stat(lock).st_mtime > STALE_LOCK_S:
+            os.unlink(lock)
+    except OSError:
+        pass

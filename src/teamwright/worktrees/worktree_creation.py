@@ -1,20 +1,8 @@
-"""The creation of a worktree: a record, a locked worktree on a new branch, and the included files.
+"""Create, adopt and restore worktrees; run the command that sets one up; give each a range of ports.
 
-The record is written first, so that a worktree of a killed process is known. A failure undoes everything. Included are
-ignored files that `.worktreeinclude` names in the patterns of `.gitignore`. The setup command is in
-`setup_command`.
-[worktrees/worktree_creation]
-
-A command in a worktree: the setup of a new one, or the check of a merge, within a time limit.
-
-A person's settings or a trusted team file name it. It runs files that agents wrote, and is therefore
-confined like their commands. Depends on processes and the sandbox.
-[worktrees/setup_command]
-
-A range of free ports for each worktree, so that members can start servers beside each other.
-
-A file for each range names the record of its worktree; a range whose record is gone is free again.
-[worktrees/port_range]
+The record is written before the worktree, so that one of a killed process is known. A failed creation undoes
+everything. New worktrees get the ignored files that `.worktreeinclude` names in the patterns of `.gitignore`. The setup
+command runs files that agents wrote, so it is confined like their commands.
 """
 
 from __future__ import annotations
@@ -52,51 +40,6 @@ from teamwright.worktrees.worktree_state import LOCK_REASON, listed_changes, mea
 
 if TYPE_CHECKING:
     from teamwright.sandbox.sandbox import CommandConfinement
-
-
-INCLUDE_FILE = ".worktreeinclude"
-
-MAX_FILES = 20_000
-"""The most files that are copied; a longer list is an error of the patterns."""
-
-
-def copy_included(git: RepositoryGit, target: Path) -> tuple[list[str], list[str]]:
-    """Copy the ignored files that `.worktreeinclude` of the person's checkout names.
-
-    Returns the copied paths, and sentences about what was left out. Links are copied as links, and only when they lead
-    to a place inside the checkout.
-    """
-    if not (git.tree / INCLUDE_FILE).is_file():
-        return [], []
-    named = _split(git.call("ls-files", "-z", "--others", "--ignored", f"--exclude-from={INCLUDE_FILE}").output)
-    if not named:
-        return [], []
-    ignored = _split(git.call("check-ignore", "-z", "--stdin", text="\0".join(named) + "\0").output)
-    notes: list[str] = []
-    if len(ignored) > MAX_FILES:
-        notes.append(f"{INCLUDE_FILE} names {len(ignored)} files; the first {MAX_FILES} were copied")
-    copied = [path for path in ignored[:MAX_FILES] if _copy(git.tree, target, path, notes)]
-    return copied, notes
-
-
-def _copy(source: Path, target: Path, path: str, notes: list[str]) -> bool:
-    there, here = source / path, target / path
-    if here.exists() or here.is_symlink():
-        return False
-    if there.is_symlink() and not Path(os.path.realpath(there)).is_relative_to(source):
-        notes.append(f"{path} is a link that leads out of the repository, and was not copied")
-        return False
-    try:
-        here.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(there, here, follow_symlinks=False)
-    except OSError as problem:
-        notes.append(f"{path} was not copied: {problem.strerror or problem}")
-        return False
-    return True
-
-
-def _split(output: str) -> list[str]:
-    return [part for part in output.split("\0") if part]
 
 
 MAX_NAMES = 1_000
@@ -198,19 +141,37 @@ def adopt_worktree(git: RepositoryGit, root: Path, owner: Owner, place: str) -> 
         raise
 
 
-def _adoption_problem(git: RepositoryGit, root: Path, place: str, real: Path) -> str:
-    """Return why a path that a hook returned cannot be a worktree; empty when it can."""
-    if not os.path.isabs(place) or os.path.normpath(place) != place.rstrip("/") or not real.is_dir():
-        return "is not the absolute path of a directory"
-    checkout = Path(os.path.realpath(git.tree))
-    if Path(place).is_relative_to(git.tree) and real != checkout / Path(place).relative_to(git.tree):
-        return "leads through a link in the repository"
-    found = discover(real).repository
-    if found is None or found.tree != real or common_dir(found.git_dir) != git.common or real == checkout:
-        return f"is no worktree of the repository {checkout}"
-    if any(os.path.realpath(record.path) == str(real) for record in list_records(root)[0]):
-        return "another agent has"
-    return ""
+def restore_worktree(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRecord:
+    """Create a worktree again whose directory was deleted by hand, on its branch. Raises WorktreeRefused, CannotStart.
+
+    A branch that is gone too begins at the newest commit of a completed task. Returns the record of the new directory.
+    """
+    if record.made_by_hook:
+        raise WorktreeRefused("worktree-refused", f"the worktree {record.path} is gone, and a hook made it")
+    if git.commit_of(f"refs/heads/{record.branch}"):
+        where = (record.path, record.branch)
+    else:
+        start = git.commit_of(finished_ref(record.branch)) or record.base
+        where = ("-b", record.branch, record.path, start)
+    require_free(git, record.branch, record.tree)
+    _check_out(git, record, "--force", "--force", *where)
+    record = with_identity(record)
+    record.save()
+    require_worktree(git, record)
+    return record
+
+
+def discard_worktree(git: RepositoryGit, root: Path, record: WorktreeRecord) -> None:
+    """Remove what a failed start left. The worktree has only files that git, the creation and the setup wrote."""
+    try:
+        git.call("worktree", "remove", "--force", "--force", record.path)
+        shutil.rmtree(record.tree, ignore_errors=True)
+        if git.commit_of(f"refs/heads/{record.branch}") == record.base:
+            git.call("update-ref", "-d", f"refs/heads/{record.branch}", record.base)
+    except CannotStart:  # a repository that is not trusted: git made nothing there
+        shutil.rmtree(record.tree, ignore_errors=True)
+    finally:
+        _forget(root, record)
 
 
 def forget_adopted(root: Path, record: WorktreeRecord) -> None:
@@ -219,23 +180,20 @@ def forget_adopted(root: Path, record: WorktreeRecord) -> None:
     _forget(root, record)
 
 
-def _named(git: RepositoryGit, directory: Path, owner: Owner, base: str, number: int) -> WorktreeRecord | None:
-    """Return the record of the worktree with this number of the owner; None when the name is used."""
-    end = "" if number == 1 else f"-{number}"
-    tree = directory / f"{ref_part(owner.team)}-{ref_part(owner.member)}{end}"
-    branch, checked_out = f"{member_branch(owner.team, owner.member)}{end}", current_branch(git.tree) or ""
-    record = WorktreeRecord(
-        str(tree),
-        str(git.main_tree),
-        branch,
-        base,
-        owner.team,
-        owner.member,
-        owner.session,
-        now_ms(),
-        "" if checked_out.startswith("(") else checked_out,
-    )
-    return None if os.path.lexists(tree) or record.file.exists() else record
+def note_setup(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRecord:
+    """Record the untracked and ignored files that are there now as made by setup. Raises StorageError."""
+    setup_files = {
+        path: measure(record.tree / path) for kind, path in listed_changes(git, record.tree) if kind in {"??", "!!"}
+    }
+    record = replace(record, setup=setup_files)
+    record.save()
+    return record
+
+
+def uncommitted_files(git: RepositoryGit) -> list[str]:
+    """Return the files of the person's checkout that differ from its commit: a new worktree does not have them."""
+    output = git.read("status", "--porcelain=v1", "-z", "--untracked-files=normal")
+    return [part[3:] for part in output.split("\0") if len(part) > 3]
 
 
 def _add(git: RepositoryGit, record: WorktreeRecord) -> bool:
@@ -264,6 +222,25 @@ def _check_out(git: RepositoryGit, record: WorktreeRecord, *args: str) -> None:
     git.filter_files(record.tree)
 
 
+def _named(git: RepositoryGit, directory: Path, owner: Owner, base: str, number: int) -> WorktreeRecord | None:
+    """Return the record of the worktree with this number of the owner; None when the name is used."""
+    end = "" if number == 1 else f"-{number}"
+    tree = directory / f"{ref_part(owner.team)}-{ref_part(owner.member)}{end}"
+    branch, checked_out = f"{member_branch(owner.team, owner.member)}{end}", current_branch(git.tree) or ""
+    record = WorktreeRecord(
+        str(tree),
+        str(git.main_tree),
+        branch,
+        base,
+        owner.team,
+        owner.member,
+        owner.session,
+        now_ms(),
+        "" if checked_out.startswith("(") else checked_out,
+    )
+    return None if os.path.lexists(tree) or record.file.exists() else record
+
+
 def _name_taken(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRefused:
     """Return the error for a branch whose name is a directory of another one, or below another one."""
     parts = record.branch.split("/")
@@ -284,40 +261,19 @@ def _name_taken(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRefused:
     )
 
 
-def restore_worktree(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRecord:
-    """Create a worktree again whose directory was deleted by hand, on its branch. Raises WorktreeRefused, CannotStart.
-
-    A branch that is gone too begins at the newest commit of a completed task. Returns the record of the new directory.
-    """
-    if record.made_by_hook:
-        raise WorktreeRefused("worktree-refused", f"the worktree {record.path} is gone, and a hook made it")
-    if git.commit_of(f"refs/heads/{record.branch}"):
-        where = (record.path, record.branch)
-    else:
-        start = git.commit_of(finished_ref(record.branch)) or record.base
-        where = ("-b", record.branch, record.path, start)
-    require_free(git, record.branch, record.tree)
-    _check_out(git, record, "--force", "--force", *where)
-    record = with_identity(record)
-    record.save()
-    require_worktree(git, record)
-    return record
-
-
-def note_setup(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRecord:
-    """Record the untracked and ignored files that are there now as made by setup. Raises StorageError."""
-    setup_files = {
-        path: measure(record.tree / path) for kind, path in listed_changes(git, record.tree) if kind in {"??", "!!"}
-    }
-    record = replace(record, setup=setup_files)
-    record.save()
-    return record
-
-
-def uncommitted_files(git: RepositoryGit) -> list[str]:
-    """Return the files of the person's checkout that differ from its commit: a new worktree does not have them."""
-    output = git.read("status", "--porcelain=v1", "-z", "--untracked-files=normal")
-    return [part[3:] for part in output.split("\0") if len(part) > 3]
+def _adoption_problem(git: RepositoryGit, root: Path, place: str, real: Path) -> str:
+    """Return why a path that a hook returned cannot be a worktree; empty when it can."""
+    if not os.path.isabs(place) or os.path.normpath(place) != place.rstrip("/") or not real.is_dir():
+        return "is not the absolute path of a directory"
+    checkout = Path(os.path.realpath(git.tree))
+    if Path(place).is_relative_to(git.tree) and real != checkout / Path(place).relative_to(git.tree):
+        return "leads through a link in the repository"
+    found = discover(real).repository
+    if found is None or found.tree != real or common_dir(found.git_dir) != git.common or real == checkout:
+        return f"is no worktree of the repository {checkout}"
+    if any(os.path.realpath(record.path) == str(real) for record in list_records(root)[0]):
+        return "another agent has"
+    return ""
 
 
 def _missing_parts(record: WorktreeRecord) -> list[str]:
@@ -333,17 +289,49 @@ def _forget(root: Path, record: WorktreeRecord) -> None:
         file.unlink(missing_ok=True)
 
 
-def discard_worktree(git: RepositoryGit, root: Path, record: WorktreeRecord) -> None:
-    """Remove what a failed start left. The worktree has only files that git, the creation and the setup wrote."""
+INCLUDE_FILE = ".worktreeinclude"
+
+MAX_FILES = 20_000
+"""The most files that are copied; a longer list is an error of the patterns."""
+
+
+def copy_included(git: RepositoryGit, target: Path) -> tuple[list[str], list[str]]:
+    """Copy the ignored files that `.worktreeinclude` of the person's checkout names.
+
+    Returns the copied paths, and sentences about what was left out. Links are copied as links, and only when they lead
+    to a place inside the checkout.
+    """
+    if not (git.tree / INCLUDE_FILE).is_file():
+        return [], []
+    named = _split(git.call("ls-files", "-z", "--others", "--ignored", f"--exclude-from={INCLUDE_FILE}").output)
+    if not named:
+        return [], []
+    ignored = _split(git.call("check-ignore", "-z", "--stdin", text="\0".join(named) + "\0").output)
+    notes: list[str] = []
+    if len(ignored) > MAX_FILES:
+        notes.append(f"{INCLUDE_FILE} names {len(ignored)} files; the first {MAX_FILES} were copied")
+    copied = [path for path in ignored[:MAX_FILES] if _copy(git.tree, target, path, notes)]
+    return copied, notes
+
+
+def _copy(source: Path, target: Path, path: str, notes: list[str]) -> bool:
+    there, here = source / path, target / path
+    if here.exists() or here.is_symlink():
+        return False
+    if there.is_symlink() and not Path(os.path.realpath(there)).is_relative_to(source):
+        notes.append(f"{path} is a link that leads out of the repository, and was not copied")
+        return False
     try:
-        git.call("worktree", "remove", "--force", "--force", record.path)
-        shutil.rmtree(record.tree, ignore_errors=True)
-        if git.commit_of(f"refs/heads/{record.branch}") == record.base:
-            git.call("update-ref", "-d", f"refs/heads/{record.branch}", record.base)
-    except CannotStart:  # a repository that is not trusted: git made nothing there
-        shutil.rmtree(record.tree, ignore_errors=True)
-    finally:
-        _forget(root, record)
+        here.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(there, here, follow_symlinks=False)
+    except OSError as problem:
+        notes.append(f"{path} was not copied: {problem.strerror or problem}")
+        return False
+    return True
+
+
+def _split(output: str) -> list[str]:
+    return [part for part in output.split("\0") if part]
 
 
 OUTPUT_CHARS = 2_000

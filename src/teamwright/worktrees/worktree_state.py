@@ -1,12 +1,7 @@
-"""The contents of a worktree that are in no commit: modified, untracked and ignored files, and git's own state.
+"""Read what a worktree has that is in no commit: modified, untracked and ignored files, and git's own state.
 
-Depends on git and on the record. Changes nothing.
-[worktrees/worktree_state]
-
-Changes of a worktree that `git status` leaves out: files with certain bits in the index, and checked out submodules.
-
-Depends on git. Changes nothing.
-[worktrees/unlisted_changes]
+Also read are changes that `git status` leaves out: of files with certain bits in the index, and of checked out
+submodules. Changes nothing.
 """
 
 from __future__ import annotations
@@ -30,10 +25,6 @@ from teamwright.worktrees.worktree_record import BRANCHES, INTEGRATION, Worktree
 LOCK_REASON = "teamwright"
 """The beginning of the reason with which our worktrees are locked."""
 
-_MAX_WALKED = 50_000
-_CACHES = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
-"""Ignored directories with generated files only."""
-
 _OPERATIONS = {
     "rebase-merge": "a rebase",
     "rebase-apply": "a rebase",
@@ -43,7 +34,6 @@ _OPERATIONS = {
     "BISECT_LOG": "a bisect",
     "sequencer": "a sequence of commits",
 }
-
 
 WorktreeCondition: TypeAlias = Literal["clean", "changed", "missing", "moved", "unreadable"]
 
@@ -127,11 +117,9 @@ def read_state(git: RepositoryGit, record: WorktreeRecord) -> WorktreeState:
     state = WorktreeState("clean", head, branch, modified, untracked, ignored, commits, merged, operation, lock, holder)
     if submodules:
         state = replace(state, submodules=submodules)
-    return state if not (modified or untracked or ignored or submodules or commits or operation) else _as_changed(state)
-
-
-def _as_changed(state: WorktreeState) -> WorktreeState:
-    return replace(state, state="changed")
+    if modified or untracked or ignored or submodules or commits or operation:
+        return replace(state, state="changed")
+    return state
 
 
 def _listed(git: RepositoryGit, record: WorktreeRecord) -> tuple[str, str]:
@@ -190,6 +178,9 @@ def listed_changes(git: RepositoryGit, tree: Path) -> list[tuple[str, str]]:
     return [(part[:2], part[3:]) for part in output.split("\0") if len(part) > 3]
 
 
+_MAX_WALKED = 50_000
+
+
 def measure(path: Path) -> tuple[int, int]:
     """Return the number of files at or below a path, and the newest change of one in ns; -1 where there are too
     many.
@@ -212,6 +203,10 @@ def measure(path: Path) -> tuple[int, int]:
 def _is_from_setup(record: WorktreeRecord, path: str) -> bool:
     measured = record.setup.get(path)
     return measured is not None and measured[0] >= 0 and measure(record.tree / path) == tuple(measured)
+
+
+_CACHES = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
+"""Ignored directories with generated files only."""
 
 
 def _is_cache(directory: Path) -> bool:
@@ -237,6 +232,7 @@ def teams_with_work(git: RepositoryGit) -> list[str]:
 
 
 _SUBMODULE = "160000"
+
 _MAX_COMPARED = 100
 """The most files with such a bit whose content is compared; further ones count as changed."""
 

@@ -1,19 +1,8 @@
-"""One change of one file under its lock: the check for newer content, the journal entry, and the replacement.
+"""Change one file under its lock: check for newer content, record the edit, replace the file.
 
-Write, Edit and NotebookEdit provide only the new content. Depends on the record of seen files and the edit journal;
-locking and replacing a file is in `replace_file`.
-[tools/files/file_change]
-
-Replacing a user's file: locked between our processes and replaced whole. Every change of a file uses it.
-
-The rename is atomic and keeps mode, owner and the followed link; a reader sees the old file or the new.
-[tools/files/replace_file]
-
-Conversion of a text file's bytes to text and back, with everything that the text does not show.
-
-Byte order mark, UTF-16, Windows line ends and bytes that are not UTF-8 are kept by a change elsewhere in the file.
-Opens no file.
-[tools/files/file_text]
+Write, Edit and NotebookEdit provide only the new content. The lock is between processes of this program. The file is
+replaced by a rename, which keeps mode, owner and the followed link. Of its text, byte order mark, UTF-16, Windows line
+ends and bytes that are not UTF-8 stay as they are.
 """
 
 from __future__ import annotations
@@ -40,35 +29,6 @@ from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.files.edit_journal_writer import digest, load_content, record_edit
-
-
-def preview_change(path: Path, make: MakeContent) -> str:
-    """Return the path and the diff, or the path and the reason why there is no diff."""
-    try:
-        before = _read_for_preview(path)
-    except OSError as problem:
-        return f"{path}\n({problem.strerror or problem})"
-    result = make(before)
-    if isinstance(result, ToolResult):
-        return f"{path}\n({result.brief})"
-    if is_binary(before or b"") or is_binary(result.content):
-        return f"{path}\n(not a text: {len(result.content):,} bytes)"
-    diff = replace_surrogates(unified_diff(path.name, decode(before or b"").text, decode(result.content).text))
-    head = f"{path} (new file)" if before is None else str(path)
-    return f"{head}\n{diff}".rstrip("\n")
-
-
-def _read_for_preview(path: Path) -> bytes | None:
-    try:
-        fd = open_regular(path)
-    except FileNotFoundError:
-        return None
-    try:
-        if os.fstat(fd).st_size > MAX_BYTES:
-            raise OSError("it is larger than 64 MB")
-        return read_all(fd)
-    finally:
-        os.close(fd)
 
 
 class FileChangeTool(Tool[Input]):
@@ -120,12 +80,6 @@ class FileChangeTool(Tool[Input]):
         return self.refusal(path) or await change_file(ctx, path, lambda before: self.new_content(path, call, before))
 
 
-THREAD_FROM_BYTES = 256 * 1024
-"""The size in bytes from which a file is read or changed in a thread. For smaller ones the switch would cost more."""
-
-_CONFLICT_DIFF_LINES = 40
-
-
 class NewContent(Struct, frozen=True):
     """The new content, and the message for the model after the change."""
 
@@ -135,6 +89,9 @@ class NewContent(Struct, frozen=True):
 
 MakeContent: TypeAlias = Callable[[bytes | None], NewContent | ToolResult]
 """Returns the new content for the present one (None: no such file), or the refusal. Reads no file and does not wait."""
+
+THREAD_FROM_BYTES = 256 * 1024
+"""The size in bytes from which a file is read or changed in a thread. For smaller ones the switch would cost more."""
 
 
 async def change_file(ctx: ToolContext, path: Path, make: MakeContent) -> ToolResult:
@@ -224,6 +181,9 @@ def _diff_since_read(workplace: Workplace, path: Path, read: str, now: bytes) ->
     return f"What changed since you read it:\n{diff}\n" if diff else ""
 
 
+_CONFLICT_DIFF_LINES = 40
+
+
 def _cut_diff(path: Path, before: bytes, after: bytes) -> str:
     """Return the diff of a text, at most `_CONFLICT_DIFF_LINES` lines; empty for other content."""
     if is_binary(before) or is_binary(after):
@@ -231,6 +191,35 @@ def _cut_diff(path: Path, before: bytes, after: bytes) -> str:
     lines = replace_surrogates(unified_diff(path.name, decode(before).text, decode(after).text)).split("\n")
     cut = [*lines[:_CONFLICT_DIFF_LINES], "[…]"] if len(lines) > _CONFLICT_DIFF_LINES else lines
     return "\n".join(cut).rstrip("\n")
+
+
+def preview_change(path: Path, make: MakeContent) -> str:
+    """Return the path and the diff, or the path and the reason why there is no diff."""
+    try:
+        before = _read_for_preview(path)
+    except OSError as problem:
+        return f"{path}\n({problem.strerror or problem})"
+    result = make(before)
+    if isinstance(result, ToolResult):
+        return f"{path}\n({result.brief})"
+    if is_binary(before or b"") or is_binary(result.content):
+        return f"{path}\n(not a text: {len(result.content):,} bytes)"
+    diff = replace_surrogates(unified_diff(path.name, decode(before or b"").text, decode(result.content).text))
+    head = f"{path} (new file)" if before is None else str(path)
+    return f"{head}\n{diff}".rstrip("\n")
+
+
+def _read_for_preview(path: Path) -> bytes | None:
+    try:
+        fd = open_regular(path)
+    except FileNotFoundError:
+        return None
+    try:
+        if os.fstat(fd).st_size > MAX_BYTES:
+            raise OSError("it is larger than 64 MB")
+        return read_all(fd)
+    finally:
+        os.close(fd)
 
 
 def take_over_change(ctx: ToolContext, path: Path, before: bytes | None) -> str:

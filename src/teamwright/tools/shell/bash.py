@@ -3,12 +3,6 @@
 Long commands move to the background, and processes that a command leaves running become a background job. With a
 startup, commands run in the user's shell with its snapshot. Changes of files are recorded for commands that are not
 proved read-only. Permission is decided elsewhere, from `access`.
-[tools/shell/bash]
-
-The input of Bash, with what was found out about its command before it runs.
-
-Depends on the contract of tools alone.
-[tools/shell/bash_input]
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
-"""The confinement of one call of Bash: its policy, what the line names, and the files of rules.
+"""The confinement of one call of Bash: its policy, what the line names, and the files that deny rules for Read name.
 
-Depends on the parser of shell lines and on the session's sandbox.
-[tools/shell/command_confinement]
-
-The files that deny rules for Read name, which no command of an agent may read.
-
-A sandbox hides paths, so that a pattern is searched in the file system before each command.
-[tools/shell/denied_files]
+A sandbox hides paths, so the pattern of a rule is searched in the file system before each command.
 """
 
 from __future__ import annotations
@@ -35,8 +29,6 @@ from teamwright.shell_lines.expansion import Shape
 from teamwright.shell_lines.parse import parse_command
 from teamwright.shell_lines.parsed_line import ShellCommand
 from teamwright.tools.shell.command_guards import QUARANTINE
-
-_MAX_LISTED = 3
 
 
 def confine_command(
@@ -132,6 +124,9 @@ def _may_change(policy: SandboxPolicy, path: str, *, divides: bool) -> bool:
     return not any(is_inside(one, place) for one in policy.hidden)
 
 
+_MAX_LISTED = 3
+
+
 def _list_paths(paths: Sequence[str], cwd: str) -> str:
     """Return the first paths as a person names them, without those inside of another one."""
     paths = [one for one in paths if not any(one != top and is_inside(one, top) for top in paths)]
@@ -150,13 +145,13 @@ def _known_words(command: ShellCommand) -> Words:
     return [word if word is not None else _address_begin(command.shape(at)) for at, word in enumerate(command.words)]
 
 
+_WITH_HOST = re.compile(r"[a-z]+://[\w.:-]+/")
+"""The beginning of an address up to the end of its host."""
+
+
 def _address_begin(shape: Shape) -> str | None:
     first = shape[0] if shape else None
     return first if first is not None and _WITH_HOST.match(first) else None
-
-
-_WITH_HOST = re.compile(r"[a-z]+://[\w.:-]+/")
-"""The beginning of an address up to the end of its host."""
 
 
 def _ends_own_jobs(command: str, cwd: Path, jobs: Sequence[int]) -> bool:

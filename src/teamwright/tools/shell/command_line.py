@@ -1,14 +1,8 @@
-"""The command line of a shell for one command: the shell, its startup, and the directory in which the command ends.
+"""Make the command line of a shell for one command, and follow the directory in which the command ends.
 
-`shell_choice` chooses between plain bash and the user's shell with its startup. Aliases are expanded before
-(`alias_expansion`), so that the shell runs the text of the verdict. The working directory of an agent follows the
-shell, and stays inside the allowed directories. Starts no process.
-[tools/shell/command_line]
-
-Expansion of the user's shell aliases in a command line.
-
-It happens before the verdict, and the expanded command runs: no shell expands aliases later.
-[tools/shell/alias_expansion]
+`shell_choice` chooses between plain bash and the user's shell with its startup. The user's aliases are expanded before
+the verdict, and the expanded command runs: no shell expands them later. The working directory of an agent follows the
+shell, and stays inside the allowed directories.
 """
 
 from __future__ import annotations
@@ -87,8 +81,6 @@ def expand_command(command: str, startup: ShellStartup | None, cwd: Path) -> str
     snapshot = startup.snapshot if startup is not None else None
     if snapshot is None or not snapshot.aliases or _is_lookup(command) or is_proven(command, cwd):
         return ""
-    # loading the grammar is expensive
-
     means = expand_aliases(command, snapshot.aliases)
     return means if means != command else ""
 

@@ -1,15 +1,9 @@
-"""The shell of a session and its startup: read once, before the first command that needs it, and kept after that.
+"""The shell of a session and its startup: read once, before the first command that needs it, and kept as a snapshot.
 
 Commands run in the user's shell if it is bash or zsh, else in bash, else in sh. For its startup the shell runs as at a
 terminal, but with an empty stdin, no terminal, in the home directory and with a timeout; all processes that it started
-are ended. After a failure there is one warning, and commands run without it. Depends on the snapshot file.
-[tools/shell/startup]
-
-The snapshot of a shell's startup: the parts that are kept, and the file with which commands start.
-
-Functions, aliases, options and PATH of a dump (`dump.bash`, `dump.zsh`) are kept; variables are not. The file is a
-script with a header that only this program reads: docs/reference/formats/shell-snapshots.md. Starts no shell.
-[tools/shell/snapshot]
+are ended. After a failure there is one warning, and commands run without it. The snapshot keeps functions, aliases,
+options and PATH, and no variables; its format is docs/reference/formats/shell-snapshots.md.
 """
 
 from __future__ import annotations
@@ -108,7 +102,6 @@ RETRY_AFTER_S = 600.0
 _CHECK_S = 5.0
 _GRACE_S = 0.5
 _DUMP_COMMAND = '[ -n "$3" ] && \\builtin . "$3"\n\\builtin . "$1" "$2"'
-_LOAD_COMMAND = '. "$1"'
 
 STARTUP_FILES: Mapping[str, tuple[str, ...]] = {
     "bash": (
@@ -210,17 +203,8 @@ class ShellStartup:
         handle, name = tempfile.mkstemp(prefix=".", suffix=".dump", dir=self._file.parent)
         os.close(handle)
         try:
-            argv = (
-                self.shell.path,
-                "-l",
-                "-i",
-                "-c",
-                _DUMP_COMMAND,
-                "teamwright",
-                str(script),
-                name,
-                self._extra_startup_file(home),
-            )
+            words = ("teamwright", str(script), name, self._extra_startup_file(home))
+            argv = (self.shell.path, "-l", "-i", "-c", _DUMP_COMMAND, *words)
             code = await self._run(argv, env, home, timeout_s)
             if code is None:
                 raise _StartupFailed(f"it took longer than {timeout_s:g} s")
@@ -268,7 +252,7 @@ class ShellStartup:
             self._file,
             render_script(taken, without_functions(dump, [name for name in dump.functions if name not in tried_names])),
         )
-        argv = (*bare_argv(self.shell), "-c", _LOAD_COMMAND, "teamwright", str(self._file))
+        argv = (*bare_argv(self.shell), "-c", '. "$1"', "teamwright", str(self._file))
         if await self._run(argv, env, home, _CHECK_S) == 0:
             return []
         if len(names) <= 1:
@@ -396,11 +380,13 @@ def parse_dump(kind: str, content: bytes) -> ShellDump | None:
     if len(parts) < 4 or parts[-2:] != ["end", ""]:
         return None
     if kind == "zsh":
+        options, path = _zsh_options(parts[0]), parts[1]
         end = next((at for at in range(2, len(parts), 2) if not parts[at]), len(parts))
         aliases = dict(zip(parts[2:end:2], parts[3:end:2], strict=False))
-        options, path, rest = _zsh_options(parts[0]), parts[1], parts[end + 1 : -2]
+        rest = parts[end + 1 : -2]
     else:
-        options, path, aliases = _bash_options(parts[0], parts[1]), parts[2], _bash_aliases(parts[3])
+        options, path = _bash_options(parts[0], parts[1]), parts[2]
+        aliases = _bash_aliases(parts[3])
         rest = parts[4:-2]
     functions = dict(zip(rest[::2], rest[1::2], strict=False))
     return ShellDump(options, path, _useful_aliases(aliases, functions), _needed_functions(functions, aliases))

@@ -1,10 +1,6 @@
-"""The Agent tool without teams: a sub-agent that answers once. Parts that both Agent tools share are here.
+"""The Agent tool without teams: a sub-agent that answers once. The Agent tool of a team uses its parts.
 
-Depends on sub-agents and their results.
-[tools/subagent/agent_without_team]
-
-Tools that a fork cannot use: its prefix, which is its caller's, names them, and it does not have them.
-[tools/subagent/fork_limits]
+`ForbiddenInFork` stands for a tool that a fork cannot use: its prefix, which is its caller's, names it.
 """
 
 from __future__ import annotations

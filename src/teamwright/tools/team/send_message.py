@@ -1,16 +1,7 @@
 """The SendMessage tool: sends text to one member or all, and the requests and answers of the team protocol.
 
-Texts are sent by `text_message`, requests and answers by `structured_message`.
-[tools/team/send_message]
-
-Messages that are text: to one member, or to all.
-[tools/team/text_message]
-
-The object form of a message: the requests and answers of the team protocol, by type.
-
-Types: shutdown_request and set_mode from the lead, shutdown_response from a member, plan_approval_response and
+These are shutdown_request and set_mode from the lead, shutdown_response from a member, and plan_approval_response and
 permission_response from the lead to a member that asked.
-[tools/team/structured_message]
 """
 
 from __future__ import annotations
@@ -37,81 +28,6 @@ from teamwright.tools.caller import Caller, json_result
 from teamwright.tools.subagent.background_lookup import find_subagent
 from teamwright.tools.subagent.message_subagent import send_to_subagent
 
-MAX_CONTENT = 200
-"""The most characters of a message that its sender's result repeats."""
-
-_OUTCOME_TEXT = {
-    "woke": "It is awake now.",
-    "queued_next_round": "It reads it before its next step.",
-    "accepted": "It is in the inbox; it is not known whether a process reads it.",
-    "no_consumer": "It is in the inbox, but no process reads it now.",
-}
-
-
-async def send_text_message(
-    caller: Caller, to: str, text: str, summary: str, ctx: ToolContext, *, no_reply: bool = False
-) -> ToolResult:
-    """Send a text, once for each call; `*` means all members. Raises as `send_text` and `broadcast`."""
-    call = SendCall(ctx.key, ctx.is_rerun, no_reply)
-    if to.strip() == "*":
-        messages = await broadcast(caller.team, caller.name, text, summary, call)
-        return _broadcast_result(caller, messages, text, summary or default_summary(text))
-    sent = await send_text(caller.team, caller.name, to, text, summary, call)
-    return _sent_result(caller, sent, text, summary or default_summary(text))
-
-
-def _broadcast_result(caller: Caller, messages: list[Sent], text: str, summary: str) -> ToolResult:
-    names = [message.to for message in messages]
-    shown = ", ".join(LEAD_ALIAS if name == LEAD else name for name in names)
-    body = {
-        "success": True,
-        "message": f"Sent to {len(names)} {'member' if len(names) == 1 else 'members'}: {shown}.",
-        "recipients": names,
-        "msg_ids": {message.to: message.message_id for message in messages},
-        "routing": {
-            "sender": caller.name,
-            "target": "@team",
-            "summary": summary,
-            "content": _excerpt(text),
-        },
-    }
-    return json_result(body, f"sent to {shown}")
-
-
-def _sent_result(caller: Caller, sent: Sent, text: str, summary: str) -> ToolResult:
-    teammate = caller.team.find(caller.name)
-    routing = {
-        "sender": caller.name,
-        "senderColor": teammate.color if teammate is not None else None,
-        "target": f"@{sent.to}",
-        "targetColor": sent.color,
-        "summary": summary,
-        "content": _excerpt(text),
-    }
-    shown = LEAD_ALIAS if sent.to == LEAD else sent.to
-    body = {
-        "success": True,
-        "message": f"In {shown}'s inbox. {_outcome_text(caller, sent)}",
-        "outcome": sent.outcome,
-        "msg_id": sent.message_id,
-        "routing": {key: value for key, value in routing.items() if value is not None},
-    }
-    return json_result(body, f"→ {shown}: {summary}")
-
-
-def _outcome_text(caller: Caller, sent: Sent) -> str:
-    recipient = caller.team.find(sent.to)
-    if recipient is None or not recipient.cap_reason:
-        return _OUTCOME_TEXT[sent.outcome]
-    why = recipient.cap_reason.removeprefix("budget_exceeded: ")
-    return f"It does nothing now: {why}. {LEAD_ADVICE if caller.is_lead else SENDER_NOTE}"
-
-
-def _excerpt(text: str) -> str:
-    """Return the beginning of the message: the sender knows the rest, and every model call reads the result again."""
-    return text if len(text) <= MAX_CONTENT else text[:MAX_CONTENT] + "…"
-
-
 PLAN_ANSWER_TYPE = "plan_approval_response"
 
 
@@ -127,172 +43,6 @@ class StructuredMessage(ToolInput):
     feedback: str | None = Field(None, description="Changes that a plan needs.")
     updated_input: dict[str, Any] | None = Field(None, description="Input to run instead.")
     mode: str | None = Field(None, description="Permission mode.")
-
-
-async def set_member_mode(caller: Caller, to: str, mode: str) -> ToolResult:
-    """Set a member's mode. Raises TeamRefused for another caller than the lead, UsageError for all members at once."""
-    if not caller.is_lead:
-        raise TeamRefused("team-refused", "only the lead sets the mode of a member", note="nothing was changed")
-    if to.strip() == "*":
-        raise UsageError(
-            "usage",
-            "a mode is set for one member at a time",
-            do=["Send one set_mode to each."],
-            note="nothing was changed",
-        )
-    change = await set_mode(caller.team, to, parse_mode(mode, "set_mode"), LEAD)
-    body = {"success": True, "message": f"{change}.", "target": change.member, "mode": str(change.mode)}
-    return json_result(body, f"mode {change.mode} → {change.member}")
-
-
-async def answer_member_plan(caller: Caller, to: str, message: StructuredMessage, ctx: ToolContext) -> ToolResult:
-    """Apply the answer to a plan. The older shape may omit the member; its `to` is then the lead.
-
-    Raises TeamRefused for another caller or a closed request, UsageError for a missing field.
-    """
-    if not caller.is_lead:
-        raise TeamRefused(
-            "team-refused",
-            "plans are answered by the lead, and you are not the lead",
-            do=["Your own plan is handed in with ExitPlanMode."],
-            note=UNCHANGED_NOTE,
-        )
-    request_id, approve = message.request_id, message.approve
-    if not request_id or approve is None:
-        raise UsageError(
-            "usage",
-            f"a {PLAN_ANSWER_TYPE} needs request_id and approve",
-            do=["Copy the request_id from the plan that you were shown; approve is true or false."],
-            note=UNCHANGED_NOTE,
-        )
-    if to.strip().lower() not in {LEAD, LEAD_ALIAS}:
-        _require_author(caller, to, request_id)
-    feedback = message.feedback or message.reason or ""
-    answer = PermissionAnswer(approve, LEAD, feedback)
-    name = await answer_plan(caller.team, request_id, answer, ctx.key, is_rerun=ctx.is_rerun)
-    done = "approved" if approve else "sent back"
-    rest = "It carries the plan out now." if approve else "It reads what to change and hands in a new plan."
-    body = {"success": True, "message": f"The plan of {name} is {done}. {rest}", "request_id": request_id}
-    return json_result({**body, "target": name}, f"plan of {name} {done}")
-
-
-def _require_author(caller: Caller, to: str, request_id: str) -> None:
-    """Raise an error when an answer for one member would be given to another."""
-    author = plan_author(caller.team, request_id)
-    if author and to.strip() and caller.team.recipient(to, UNCHANGED_NOTE).lower() != author.lower():
-        raise TeamRefused(
-            "team-refused",
-            f"that request is of {author}, not of {to.strip()[:64]}",
-            do=["Give the request_id of the plan that you mean."],
-            note=UNCHANGED_NOTE,
-        )
-
-
-LEAD_APPROVER = "lead"
-"""The lead's name as an approver."""
-
-
-class PermissionAnswers(Protocol):
-    """The port to the queue of requests, implemented in `approvals`."""
-
-    async def answer_as_lead(self, request_id: str, answer: RequestAnswer, call: str, *, is_rerun: bool) -> str:
-        """Apply the lead's answer, once for each call. Return the member that asked.
-
-        `call` names the answering call, `is_rerun`: a kill interrupted it before. Raises TeamRefused for a request that
-        is closed, answered already, or not the lead's to answer.
-        """
-        ...
-
-
-async def answer_member_permission(
-    caller: Caller, answers: PermissionAnswers | None, message: StructuredMessage, ctx: ToolContext
-) -> ToolResult:
-    """Apply the lead's answer to a permission request. Raises the port's errors, and UsageError for a missing field."""
-    if not caller.is_lead or answers is None:
-        raise TeamRefused(
-            "team-refused",
-            "a permission_response is the lead's answer, and you are not the lead",
-            do=["Continue your work; an approver answers your request."],
-            note="nothing was answered",
-        )
-    request_id, approve = message.request_id, message.approve
-    if request_id is None or approve is None:
-        raise UsageError(
-            "usage",
-            "a permission_response needs request_id and approve",
-            do=["Copy the request_id from the request; approve is true or false."],
-            note="nothing was answered",
-        )
-    verdict, reason = "allow" if approve else "deny", message.reason or ""
-    answer = RequestAnswer(verdict=verdict, text=reason, input=message.updated_input, by=LEAD_APPROVER)
-    member = await answers.answer_as_lead(request_id, answer, ctx.key, is_rerun=ctx.is_rerun)
-    done = "allowed" if approve else "denied"
-    text = f"{member} received the answer: {done}. It continues."
-    body = {"success": True, "message": text, "request_id": request_id, "target": member}
-    return json_result(body, f"{done} {request_id} of {member}")
-
-
-class StopRequests(Protocol):
-    """The port for stop requests, implemented in `session`, which owns the timers."""
-
-    async def request_stop(self, team: SessionTeam, to: str, reason: str, call: str = "") -> str:
-        """Ask a member to stop. Return the request's id, one for each `call`. Raises UnknownMember or TeamRefused."""
-        ...
-
-
-async def request_shutdown(
-    caller: Caller, requests: StopRequests, to: str, message: StructuredMessage, ctx: ToolContext
-) -> ToolResult:
-    """Ask a member to stop. Raises UsageError for all members at once, TeamRefused for another caller than the lead."""
-    if to.strip() == "*":
-        raise UsageError(
-            "usage",
-            "a shutdown is asked of one member at a time",
-            do=["Send one shutdown_request to each."],
-            note="nothing was sent",
-        )
-    if not caller.is_lead:
-        raise TeamRefused(
-            "team-refused",
-            "only the lead asks members to stop",
-            do=["Write to lead if a member should stop."],
-            note="nothing was sent",
-        )
-    request_id = await requests.request_stop(caller.team, to, message.reason or "", ctx.key)
-    name = request_id.partition("@")[2]  # as on the roster, not as the call wrote it
-    text = f"{name} was asked to stop. You are notified when it has ended, or why it objects."
-    body = {"success": True, "message": text, "request_id": request_id, "target": name}
-    return json_result(body, f"shutdown? → {name}")
-
-
-async def answer_shutdown(caller: Caller, message: StructuredMessage, ctx: ToolContext) -> ToolResult:
-    """Answer the caller's own shutdown request. An approval ends the turn.
-
-    Raises TeamRefused for the lead, UsageError for a missing field.
-    """
-    if caller.is_lead:
-        raise TeamRefused(
-            "team-refused",
-            "a shutdown_response is a member's answer, and you are the lead",
-            do=["To ask a member to stop, send it a shutdown_request."],
-            note="nothing was answered",
-        )
-    if message.request_id is None or message.approve is None:
-        raise UsageError(
-            "usage",
-            "a shutdown_response needs request_id and approve",
-            do=["Copy the request_id from the shutdown_request; approve is true or false."],
-            note="nothing was answered",
-        )
-    request_id, reason = message.request_id, message.reason or ""
-    if await answer_stop(caller.team, caller.name, request_id, message.approve, reason, is_rerun=ctx.is_rerun):
-        result = json_result(
-            {"success": True, "message": "You agreed; you end now.", "request_id": request_id},
-            "agreed to stop",
-        )
-        return ToolResult(result.content, brief=result.brief, facts=result.facts, ends_turn=True)
-    text = "The lead received your reason. Continue your work."
-    return json_result({"success": True, "message": text, "request_id": request_id}, f"objected: {reason}")
 
 
 RECIPIENT_HINT = "Give a member's name in `to`: ListAgents shows them."
@@ -391,3 +141,244 @@ class SendMessage(Tool[SendMessageInput]):
                 return await answer_member_plan(self._caller, to, message, ctx)
             case "set_mode":
                 return await set_member_mode(self._caller, to, message.mode or "")
+
+
+class PermissionAnswers(Protocol):
+    """The port to the queue of requests, implemented in `approvals`."""
+
+    async def answer_as_lead(self, request_id: str, answer: RequestAnswer, call: str, *, is_rerun: bool) -> str:
+        """Apply the lead's answer, once for each call. Return the member that asked.
+
+        `call` names the answering call, `is_rerun`: a kill interrupted it before. Raises TeamRefused for a request that
+        is closed, answered already, or not the lead's to answer.
+        """
+        ...
+
+
+class StopRequests(Protocol):
+    """The port for stop requests, implemented in `session`, which owns the timers."""
+
+    async def request_stop(self, team: SessionTeam, to: str, reason: str, call: str = "") -> str:
+        """Ask a member to stop. Return the request's id, one for each `call`. Raises UnknownMember or TeamRefused."""
+        ...
+
+
+MAX_CONTENT = 200
+"""The most characters of a message that its sender's result repeats."""
+
+_OUTCOME_TEXT = {
+    "woke": "It is awake now.",
+    "queued_next_round": "It reads it before its next step.",
+    "accepted": "It is in the inbox; it is not known whether a process reads it.",
+    "no_consumer": "It is in the inbox, but no process reads it now.",
+}
+
+
+async def send_text_message(
+    caller: Caller, to: str, text: str, summary: str, ctx: ToolContext, *, no_reply: bool = False
+) -> ToolResult:
+    """Send a text, once for each call; `*` means all members. Raises as `send_text` and `broadcast`."""
+    call = SendCall(ctx.key, ctx.is_rerun, no_reply)
+    if to.strip() == "*":
+        messages = await broadcast(caller.team, caller.name, text, summary, call)
+        return _broadcast_result(caller, messages, text, summary or default_summary(text))
+    sent = await send_text(caller.team, caller.name, to, text, summary, call)
+    return _sent_result(caller, sent, text, summary or default_summary(text))
+
+
+def _broadcast_result(caller: Caller, messages: list[Sent], text: str, summary: str) -> ToolResult:
+    names = [message.to for message in messages]
+    shown = ", ".join(LEAD_ALIAS if name == LEAD else name for name in names)
+    body = {
+        "success": True,
+        "message": f"Sent to {len(names)} {'member' if len(names) == 1 else 'members'}: {shown}.",
+        "recipients": names,
+        "msg_ids": {message.to: message.message_id for message in messages},
+        "routing": {
+            "sender": caller.name,
+            "target": "@team",
+            "summary": summary,
+            "content": _excerpt(text),
+        },
+    }
+    return json_result(body, f"sent to {shown}")
+
+
+def _sent_result(caller: Caller, sent: Sent, text: str, summary: str) -> ToolResult:
+    teammate = caller.team.find(caller.name)
+    routing = {
+        "sender": caller.name,
+        "senderColor": teammate.color if teammate is not None else None,
+        "target": f"@{sent.to}",
+        "targetColor": sent.color,
+        "summary": summary,
+        "content": _excerpt(text),
+    }
+    shown = LEAD_ALIAS if sent.to == LEAD else sent.to
+    body = {
+        "success": True,
+        "message": f"In {shown}'s inbox. {_outcome_text(caller, sent)}",
+        "outcome": sent.outcome,
+        "msg_id": sent.message_id,
+        "routing": {key: value for key, value in routing.items() if value is not None},
+    }
+    return json_result(body, f"→ {shown}: {summary}")
+
+
+def _outcome_text(caller: Caller, sent: Sent) -> str:
+    recipient = caller.team.find(sent.to)
+    if recipient is None or not recipient.cap_reason:
+        return _OUTCOME_TEXT[sent.outcome]
+    why = recipient.cap_reason.removeprefix("budget_exceeded: ")
+    return f"It does nothing now: {why}. {LEAD_ADVICE if caller.is_lead else SENDER_NOTE}"
+
+
+def _excerpt(text: str) -> str:
+    """Return the beginning of the message: the sender knows the rest, and every model call reads the result again."""
+    return text if len(text) <= MAX_CONTENT else text[:MAX_CONTENT] + "…"
+
+
+async def set_member_mode(caller: Caller, to: str, mode: str) -> ToolResult:
+    """Set a member's mode. Raises TeamRefused for another caller than the lead, UsageError for all members at once."""
+    if not caller.is_lead:
+        raise TeamRefused("team-refused", "only the lead sets the mode of a member", note="nothing was changed")
+    if to.strip() == "*":
+        raise UsageError(
+            "usage",
+            "a mode is set for one member at a time",
+            do=["Send one set_mode to each."],
+            note="nothing was changed",
+        )
+    change = await set_mode(caller.team, to, parse_mode(mode, "set_mode"), LEAD)
+    body = {"success": True, "message": f"{change}.", "target": change.member, "mode": str(change.mode)}
+    return json_result(body, f"mode {change.mode} → {change.member}")
+
+
+async def answer_member_plan(caller: Caller, to: str, message: StructuredMessage, ctx: ToolContext) -> ToolResult:
+    """Apply the answer to a plan. The older shape may omit the member; its `to` is then the lead.
+
+    Raises TeamRefused for another caller or a closed request, UsageError for a missing field.
+    """
+    if not caller.is_lead:
+        raise TeamRefused(
+            "team-refused",
+            "plans are answered by the lead, and you are not the lead",
+            do=["Your own plan is handed in with ExitPlanMode."],
+            note=UNCHANGED_NOTE,
+        )
+    request_id, approve = message.request_id, message.approve
+    if not request_id or approve is None:
+        raise UsageError(
+            "usage",
+            f"a {PLAN_ANSWER_TYPE} needs request_id and approve",
+            do=["Copy the request_id from the plan that you were shown; approve is true or false."],
+            note=UNCHANGED_NOTE,
+        )
+    if to.strip().lower() not in {LEAD, LEAD_ALIAS}:
+        _require_author(caller, to, request_id)
+    feedback = message.feedback or message.reason or ""
+    answer = PermissionAnswer(approve, LEAD, feedback)
+    name = await answer_plan(caller.team, request_id, answer, ctx.key, is_rerun=ctx.is_rerun)
+    done = "approved" if approve else "sent back"
+    rest = "It carries the plan out now." if approve else "It reads what to change and hands in a new plan."
+    body = {"success": True, "message": f"The plan of {name} is {done}. {rest}", "request_id": request_id}
+    return json_result({**body, "target": name}, f"plan of {name} {done}")
+
+
+def _require_author(caller: Caller, to: str, request_id: str) -> None:
+    """Raise an error when an answer for one member would be given to another."""
+    author = plan_author(caller.team, request_id)
+    if author and to.strip() and caller.team.recipient(to, UNCHANGED_NOTE).lower() != author.lower():
+        raise TeamRefused(
+            "team-refused",
+            f"that request is of {author}, not of {to.strip()[:64]}",
+            do=["Give the request_id of the plan that you mean."],
+            note=UNCHANGED_NOTE,
+        )
+
+
+LEAD_APPROVER = "lead"
+"""The lead's name as an approver."""
+
+
+async def answer_member_permission(
+    caller: Caller, answers: PermissionAnswers | None, message: StructuredMessage, ctx: ToolContext
+) -> ToolResult:
+    """Apply the lead's answer to a permission request. Raises the port's errors, and UsageError for a missing field."""
+    if not caller.is_lead or answers is None:
+        raise TeamRefused(
+            "team-refused",
+            "a permission_response is the lead's answer, and you are not the lead",
+            do=["Continue your work; an approver answers your request."],
+            note="nothing was answered",
+        )
+    request_id, approve = message.request_id, message.approve
+    if request_id is None or approve is None:
+        raise UsageError(
+            "usage",
+            "a permission_response needs request_id and approve",
+            do=["Copy the request_id from the request; approve is true or false."],
+            note="nothing was answered",
+        )
+    verdict, reason = "allow" if approve else "deny", message.reason or ""
+    answer = RequestAnswer(verdict=verdict, text=reason, input=message.updated_input, by=LEAD_APPROVER)
+    member = await answers.answer_as_lead(request_id, answer, ctx.key, is_rerun=ctx.is_rerun)
+    done = "allowed" if approve else "denied"
+    text = f"{member} received the answer: {done}. It continues."
+    body = {"success": True, "message": text, "request_id": request_id, "target": member}
+    return json_result(body, f"{done} {request_id} of {member}")
+
+
+async def request_shutdown(
+    caller: Caller, requests: StopRequests, to: str, message: StructuredMessage, ctx: ToolContext
+) -> ToolResult:
+    """Ask a member to stop. Raises UsageError for all members at once, TeamRefused for another caller than the lead."""
+    if to.strip() == "*":
+        raise UsageError(
+            "usage",
+            "a shutdown is asked of one member at a time",
+            do=["Send one shutdown_request to each."],
+            note="nothing was sent",
+        )
+    if not caller.is_lead:
+        raise TeamRefused(
+            "team-refused",
+            "only the lead asks members to stop",
+            do=["Write to lead if a member should stop."],
+            note="nothing was sent",
+        )
+    request_id = await requests.request_stop(caller.team, to, message.reason or "", ctx.key)
+    name = request_id.partition("@")[2]  # as on the roster, not as the call wrote it
+    text = f"{name} was asked to stop. You are notified when it has ended, or why it objects."
+    body = {"success": True, "message": text, "request_id": request_id, "target": name}
+    return json_result(body, f"shutdown? → {name}")
+
+
+async def answer_shutdown(caller: Caller, message: StructuredMessage, ctx: ToolContext) -> ToolResult:
+    """Answer the caller's own shutdown request. An approval ends the turn.
+
+    Raises TeamRefused for the lead, UsageError for a missing field.
+    """
+    if caller.is_lead:
+        raise TeamRefused(
+            "team-refused",
+            "a shutdown_response is a member's answer, and you are the lead",
+            do=["To ask a member to stop, send it a shutdown_request."],
+            note="nothing was answered",
+        )
+    if message.request_id is None or message.approve is None:
+        raise UsageError(
+            "usage",
+            "a shutdown_response needs request_id and approve",
+            do=["Copy the request_id from the shutdown_request; approve is true or false."],
+            note="nothing was answered",
+        )
+    request_id, reason = message.request_id, message.reason or ""
+    if await answer_stop(caller.team, caller.name, request_id, message.approve, reason, is_rerun=ctx.is_rerun):
+        result = json_result(
+            {"success": True, "message": "You agreed; you end now.", "request_id": request_id},
+            "agreed to stop",
+        )
+        return ToolResult(result.content, brief=result.brief, facts=result.facts, ends_turn=True)
+    text = "The lead received your reason. Continue your work."
+    return json_result({"success": True, "message": text, "request_id": request_id}, f"objected: {reason}")

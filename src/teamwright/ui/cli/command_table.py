@@ -1,6 +1,6 @@
 """The table of commands: the module and the help line of each.
 
-`--help` is printed from this table, so that it loads no module of a command. Depends on nothing.
+`--help` is printed from this table, so that it loads no module of a command.
 """
 
 from __future__ import annotations

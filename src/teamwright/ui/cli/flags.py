@@ -1,6 +1,7 @@
 """The flags of a run, shared by the root command and `resume`.
 
-Flags are written in kebab-case; the camelCase spelling of each is accepted too (see `to_kebab`). Depends only on click.
+Flags are written in kebab-case; the camelCase spelling of each is accepted too (see `to_kebab`). Imports only click, as
+a Tab and `--help` load it.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ FORMATS = ("text", "json", "stream-json")
 UNATTENDED_CHOICES = ("deny", "wait")
 """The values for requests in a run without a terminal."""
 
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-_TIME_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|)")
 _CAMEL_HUMP = re.compile(r"(?<=[a-z])([A-Z])")
 
 
 def to_kebab(token: str) -> str:
     """Return a flag or a choice in kebab-case: `allowedTools` becomes `allowed-tools`."""
     return _CAMEL_HUMP.sub(r"-\1", token).lower() if len(token) > 1 else token
+
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_TIME_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|)")
 
 
 def parse_seconds(text: str) -> float | None:
@@ -66,11 +69,6 @@ LOCATION_KEY = "teamwright.place"
 """The key of the click context under which the values of `location_flags` are kept."""
 
 
-def _store_location(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    if value and param.name:
-        ctx.meta.setdefault(LOCATION_KEY, {})[param.name] = value
-
-
 def location_flags(*, hidden: bool = False) -> list[click.Option]:
     """Return the flags for directory, home and settings. After a command they are accepted too, but hidden from its
     help.
@@ -88,6 +86,11 @@ def location_flags(*, hidden: bool = False) -> list[click.Option]:
     return [
         click.Option(names, callback=_store_location, expose_value=False, hidden=hidden, **row) for names, row in rows
     ]
+
+
+def _store_location(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value and param.name:
+        ctx.meta.setdefault(LOCATION_KEY, {})[param.name] = value
 
 
 def agent_flags() -> list[click.Option]:

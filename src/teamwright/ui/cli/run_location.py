@@ -22,7 +22,7 @@ from teamwright.ui.cli.flags import LOCATION_KEY
 if TYPE_CHECKING:
     from teamwright.database.address import DatabaseAddress
     from teamwright.saved.team_access import SavedTeamAccess
-    from teamwright.team_records.views import Home
+    from teamwright.storage.paths import Home
 
 
 class RunLocation(Struct, frozen=True):
@@ -116,9 +116,8 @@ async def open_access(where: RunLocation, word: str | None) -> AsyncGenerator[Sa
 def open_files_home(where: RunLocation, word: str | None = None) -> Home:
     """Open the home of a command about teams on files.
 
-    Damaged files of teams without a lead are rebuilt first and reported on stderr.
-
-    `word` is the team's name, a member's address or the id of a session; other teams are not rebuilt.
+    Damaged files of teams without a lead are rebuilt first and reported on stderr. `word` is the team's name, a
+    member's address or the id of a session; other teams are not rebuilt.
 
     Raises CannotStart (`read-only-home`) for a home that cannot be read.
     """

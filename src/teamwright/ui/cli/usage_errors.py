@@ -1,7 +1,4 @@
-"""Usage errors in the project's form, with the nearest valid name, for what click reports.
-
-Depends on click and the table of commands.
-"""
+"""Usage errors for command lines that click rejects, with the nearest valid name."""
 
 from __future__ import annotations
 
@@ -16,36 +13,8 @@ from teamwright.protocol.ids import nearest
 from teamwright.ui.claude_code_equivalents import absent_flag
 from teamwright.ui.cli.command_table import ABSENT, COMMANDS
 
-_INTEGER = re.compile(r"('.*') is not a valid integer(?: range)?$")
-_RANGE = re.compile(r"(\S+) is not in the range x>=(\d+)$")
-
-_NO_COMMAND = re.compile(r"no such command '(.*?)'(?:\. Did you mean .*)?$")
-
-_SAME_SUBCOMMANDS = (
-    ("add", "install"),
-    ("remove", "rm", "delete", "uninstall", "purge"),
-    ("list", "ls"),
-    ("show", "get"),
-)
-"""Names that similar programs have for the same subcommand."""
-
 _NEWEST_FLAGS = {("teamwright resume", "-c"), ("teamwright resume", "--continue")}
 """Flags for the newest session that users give to `resume`, where they are not needed."""
-
-RISKY_FLAGS = frozenset(
-    {
-        "--allow-dangerously-skip-permissions",
-        "--dangerously-skip-permissions",
-        "--finished",
-        "--force",
-        "--no-session-persistence",
-        "--now",
-        "--remove",
-        "--trust",
-        "--yes",
-    }
-)
-"""Flags that skip a question, widen permissions, or end or remove something: a typo never suggests them."""
 
 
 def usage_error(problem: click.ClickException) -> UsageError:
@@ -94,11 +63,27 @@ def too_many_words(words: tuple[str, ...], command: str = "") -> UsageError:
     )
 
 
+RISKY_FLAGS = frozenset(
+    {
+        "--allow-dangerously-skip-permissions",
+        "--dangerously-skip-permissions",
+        "--finished",
+        "--force",
+        "--no-session-persistence",
+        "--now",
+        "--remove",
+        "--trust",
+        "--yes",
+    }
+)
+"""Flags that skip a question, widen permissions, or end or remove something: a typo never suggests them."""
+
+
 def nearest_flag(flag: str, known: Iterable[str]) -> str | None:
     """Return the known flag that a misspelt one may mean; never a flag that skips a question or ends work."""
-    names = [name[2:] for name in known if name.startswith("--")]
     import difflib
 
+    names = [name[2:] for name in known if name.startswith("--")]
     close = difflib.get_close_matches(flag.lstrip("-").lower(), names, n=1, cutoff=0.6)
     return next((f"--{name}" for name in close if f"--{name}" not in RISKY_FLAGS), None)
 
@@ -106,6 +91,17 @@ def nearest_flag(flag: str, known: Iterable[str]) -> str | None:
 def nearest_command(word: str) -> str | None:
     """Return the command that a misspelt word may mean."""
     return nearest(word, COMMANDS)
+
+
+_NO_COMMAND = re.compile(r"no such command '(.*?)'(?:\. Did you mean .*)?$")
+
+_SAME_SUBCOMMANDS = (
+    ("add", "install"),
+    ("remove", "rm", "delete", "uninstall", "purge"),
+    ("list", "ls"),
+    ("show", "get"),
+)
+"""Names that similar programs have for the same subcommand."""
 
 
 def _nearest_subcommand(ctx: click.Context | None, what: str) -> str | None:
@@ -121,6 +117,10 @@ def _nearest_subcommand(ctx: click.Context | None, what: str) -> str | None:
 def _flags(ctx: click.Context | None) -> list[str]:
     params = ctx.command.get_params(ctx) if ctx is not None else []
     return [name for param in params if not getattr(param, "hidden", False) for name in param.opts]
+
+
+_INTEGER = re.compile(r"('.*') is not a valid integer(?: range)?$")
+_RANGE = re.compile(r"(\S+) is not in the range x>=(\d+)$")
 
 
 def _sentence(message: str) -> str:

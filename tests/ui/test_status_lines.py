@@ -6,13 +6,16 @@ import pytest
 
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.pending_request import PendingRequest
+from teamwright.protocol.task import IntegrationState, TaskStatus
 from teamwright.tasks import task_file
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.team_records.team_status import MemberStatus
 from teamwright.team_records.views import TaskView, TeamView, task_views
 from teamwright.ui.cli.reports import WatchScreen, status_lines
+from teamwright.ui.cli.teams import task_rows
 from teamwright.views.status import StatusView
+from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry
 
 ADA = MemberStatus("ada", MemberState.WORKING, open_tasks=("9",))
 
@@ -65,6 +68,20 @@ async def test_a_second_look_at_a_list_reads_only_what_changed(tmp_path, monkeyp
     reads.clear()
     assert task_views(tmp_path / "list", known)[2].subject == "other"
     assert [path.rpartition("/")[2] for path in reads] == ["3.json"]
+
+
+@pytest.mark.parametrize(("tip", "shown"), [("b" * 40, "completed, merged"), ("c" * 40, "completed, queued")])
+async def test_a_commit_that_another_process_merged_is_shown_as_merged_before_the_lead_resumes(tmp_path, tip, shown):
+    store = FileTaskStore(tmp_path / "list", lambda path: tmp_path / "guards" / path.name)
+    await TaskList(store).create("task", "", by="team-lead")
+    note = {"state": "queued", "branch": "teamwright/crew/ada", "tip": "b" * 40, "base": "a" * 40}
+    await store.change("1", lambda task, _: task.copy_with(status=TaskStatus.COMPLETED, metadata={"integration": note}))
+    merged = IntegrationEntry(
+        "ada-1", "teamwright/crew/ada", tip, "a" * 40, "ada", "crew", "1", state=IntegrationState.MERGED
+    )
+    await FileIntegrationStore(tmp_path / "queue").add(merged)
+    [row] = task_rows(task_views(tmp_path / "list", queue=tmp_path / "queue"))
+    assert row[1] == shown
 
 
 def test_the_keys_of_a_member_and_a_request_in_json_are_those_of_earlier_versions():

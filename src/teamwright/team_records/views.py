@@ -6,7 +6,7 @@ logs are shown by `views`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -171,7 +171,7 @@ def _view(
     config, damage = _config(path / "config.json")
     ours, our_damage = _team_file(path / "team.json")
     own = path / "tasks" if archived else home.shared / "tasks" / directory
-    tasks = task_views(_shared_list(home, ours) or own, known)
+    tasks = task_views(_shared_list(home, ours) or own, known, queue=home.integration(directory))
     live = not archived and ours is not None and is_lead_alive(ours.lead)
     entries = config.members if config is not None else ()
     incarnations: Mapping[str, Incarnation] = ours.incarnation_records if ours is not None else {}
@@ -280,10 +280,13 @@ def _team_file(path: Path) -> tuple[TeamFile | None, str]:
 # ── tasks ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tuple[TaskView, ...]:
+def task_views(
+    directory: Path, known: dict[str, TaskFile] | None = None, *, queue: Path | None = None
+) -> tuple[TaskView, ...]:
     """Return the tasks in a directory, in numeric order, without other products' bookkeeping files.
 
-    A file that is unchanged since `known` is not read again; new readings are added there.
+    A file that is unchanged since `known` is not read again; new readings are added there. `queue` is the directory of
+    the team's integration queue.
     """
     known = {} if known is None else known
     try:
@@ -292,6 +295,7 @@ def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tup
         return (TaskView("0", damaged=_reason(problem)),)
     read = {str(number): _read_task(directory, str(number), known) for number in numbers}
     whole = {id: task for id, task in read.items() if isinstance(task, Task)}
+    merged = _merged_outside(whole.values(), queue)
     views: list[TaskView] = []
     for id, task in read.items():
         if isinstance(task, str):
@@ -300,6 +304,7 @@ def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tup
             waits = () if task.status is TaskStatus.COMPLETED else tuple(open_blockers(task, whole))
             fields = (task.subject, str(task.status), task.owner, waits, task.description)
             state = task.integration.state if task.integration is not None else ""
+            state = IntegrationState.MERGED if id in merged else state
             views.append(
                 TaskView(
                     id,
@@ -313,6 +318,22 @@ def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tup
                 )
             )
     return tuple(views)
+
+
+def _merged_outside(tasks: Iterable[Task], queue: Path | None) -> set[str]:
+    """Return the tasks whose queued commit `teamwright integrate` merged; the lead notes that in them when it resumes."""
+    tips = {task.id: task.integration.tip for task in tasks if task.awaits_integration and task.integration is not None}
+    if not tips or queue is None:
+        return set()
+    from teamwright.worktrees.integration_store import read_queue
+
+    with suppress(StorageError):
+        return {
+            one.task
+            for one in read_queue(queue)
+            if one.state is IntegrationState.MERGED and tips.get(one.task) == one.tip
+        }
+    return set()
 
 
 def _open_review(task: Task) -> OpenReview | None:

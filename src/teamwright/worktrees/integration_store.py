@@ -105,8 +105,7 @@ class FileIntegrationStore:
         return _read(path) if path.exists() else None
 
     async def entries(self) -> list[IntegrationEntry]:
-        found = [_read(path) for path in self._directory.glob("*.json")]
-        return sorted(found, key=lambda entry: (entry.order, entry.id))
+        return read_queue(self._directory)
 
     async def change(self, id: str, change: ChangeEntry) -> IntegrationEntry:
         path = self._path(id)
@@ -119,6 +118,12 @@ class FileIntegrationStore:
 
     def _path(self, id: str) -> Path:
         return self._directory / f"{quote(id, safe='')}.json"
+
+
+def read_queue(directory: Path) -> list[IntegrationEntry]:
+    """Return the entries of a queue on files, in the order in which they are worked. Raises StorageError."""
+    found = [_read(path) for path in directory.glob("*.json")]
+    return sorted(found, key=lambda entry: (entry.order, entry.id))
 
 
 def encode_entry(entry: IntegrationEntry) -> bytes:

@@ -287,6 +287,25 @@ def test_prompts_are_replayed_with_their_ids(tmp_path, repo):
             assert users[0]["message"]["content"][0]["text"] == text
 
 
+@pytest.mark.parametrize(("output", "results"), [("stream-json", 4), ("json", 1)])
+def test_prompts_that_were_read_when_a_cap_was_reached_are_answered_as_not_run(tmp_path, repo, output, results):
+    ids = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(4)]
+    prompts = [{"type": "user", "message": {"role": "user", "content": "go"}, "uuid": id} for id in ids]
+    flags = ("-p", "--input-format", "stream-json", "--output-format", output, "--verbose", "--max-tokens", "100000")
+    with LoopbackModel.in_thread([Answer("One.", usage={"input_tokens": 150_000}), "Two."]) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        done = program.run(*flags, stdin="".join(json.dumps(one) + "\n" for one in prompts))
+    assert done.returncode == 4, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    answers = [line for line in lines if line["type"] == "result"]
+    assert [line["user_message_uuid"] for line in answers] == (ids if results == 4 else ids[1:2])
+    assert [line["subtype"] for line in answers][-results:][1:] == ["error_during_execution"] * (results - 1)
+    for line in answers[2:]:
+        assert line["is_error"] and line["result"].startswith("this prompt was not run: ")
+        assert line["errors"] == [line["result"]] and "100,000" in line["result"] and line["team"]["limit"] == "tokens"
+    assert ("2 prompts not run: " in done.stderr) == (output == "json")
+
+
 @pytest.mark.finding("U10")
 def test_only_prompts_that_reach_the_model_are_replayed_and_each_with_its_own_id(tmp_path, repo):
     with client(tmp_path, repo, ["One."], "--replay-user-messages") as one:

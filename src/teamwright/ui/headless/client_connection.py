@@ -130,6 +130,14 @@ class ClientConnection:
                 raise found
             yield found
 
+    def waiting_prompts(self) -> list[ClientPrompt]:
+        """Return the prompts that were read and not carried out, and forget them."""
+        found: list[ClientPrompt] = []
+        while not self._prompts.empty():
+            if isinstance(prompt := self._prompts.get_nowait(), ClientPrompt):
+                found.append(prompt)
+        return found
+
     async def run(self, session: Session, prompt: ClientPrompt) -> Result:
         """Carry out a prompt. An interrupt of the client ends it with a result that is `cancelled`."""
         turn = self._turn = asyncio.ensure_future(_run_prompt(session, prompt.content))

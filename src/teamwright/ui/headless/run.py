@@ -90,7 +90,9 @@ async def _open_and_run(invocation: Invocation, outlet: RunOutput, ending: _Sign
     try:
         options = await client.prepare(options, asks=invocation.permission_prompt_tool == "stdio")
         outlet.shows_subagent_text = client.reads_subagent_text
-        return await _open_and_run_session(invocation, options, outlet, ending, client)
+        ended = await _open_and_run_session(invocation, options, outlet, ending, client)
+        outlet.not_run = [(prompt.uuid, prompt.origin) for prompt in client.waiting_prompts()]
+        return ended
     finally:
         await client.close()
 
@@ -207,7 +209,7 @@ async def _run_prompt(invocation: Invocation, session: Session) -> Result:
 
 
 async def _run_client_prompts(session: Session, outlet: RunOutput, client: ClientConnection) -> Result:
-    """Carry out the client's prompts, each with its result. A failure ends the run, an interrupt does not."""
+    """Carry out the client's prompts, each with its result. A cap or a failure ends the run, an interrupt does not."""
     result: Result | None = None
     async for prompt in client.prompts():
         outlet.begin_prompt(prompt.uuid, prompt.origin)

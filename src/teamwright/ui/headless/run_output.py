@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.models.model import SERVICE_SAID
 from teamwright.protocol.errors import ModelFailed, StorageError
@@ -79,6 +80,8 @@ class RunOutput(Struct):
     """The origin of the prompt that is answered, as the client names it."""
     prompt_uuid: str = ""
     """The client's id of that prompt."""
+    not_run: Sequence[tuple[str, Mapping[str, Any] | None]] = ()
+    """The client's id and the origin of each prompt that was read and not carried out when the run ended."""
 
     def json_line(self, body: dict[str, Any]) -> None:
         """Write one JSON object on a line of stdout."""
@@ -128,11 +131,7 @@ class RunOutput(Struct):
         self.is_answered = True
         if self.format != "text":
             body = result_object(result, self.usage_by_model)
-            if self.origin is not None:
-                body["origin"] = self.origin
-            if self.prompt_uuid:
-                body |= {"user_message_uuid": self.prompt_uuid, "user_message_uuids": [self.prompt_uuid]}
-            self.json_line(body)
+            self.json_line({**body, **_prompt_fields(self.prompt_uuid, self.origin)})
         elif result.text:
             text = result.text.rstrip("\n")
             self._write((clean(text) if self.out.isatty() else text) + "\n")
@@ -141,6 +140,7 @@ class RunOutput(Struct):
         """Write the answer, errors, the cost and the command to continue. Raises StorageError when stdout fails."""
         if not self.is_answered:
             self.write_answer(result)
+        self._write_not_run(result)
         for line in _ending_lines(result, reader_left=isinstance(self.write_error, BrokenPipeError)):
             self.note(line)
         for line in _refused_lines(self.calls.refused(result)):
@@ -157,6 +157,18 @@ class RunOutput(Struct):
                 note="the session has all of it",
             )
 
+    def _write_not_run(self, result: Result) -> None:
+        """Answer each prompt that came too late to be run: a line of the stream, or one line on stderr for all."""
+        if self.format == "stream-json":
+            reason = f"this prompt was not run: {_end_reason(result)}"
+            for prompt_uuid, origin in self.not_run:
+                body = result_object(replace(result, output=None), self.usage_by_model)
+                body |= {"result": reason, "errors": [reason]}
+                self.json_line({**body, **_prompt_fields(prompt_uuid, origin)})
+        elif self.not_run:
+            count = len(self.not_run)
+            self.note(f"teamwright: {count} prompt{'' if count == 1 else 's'} not run: {_end_reason(result)}")
+
     def _write(self, text: str) -> None:
         if self.write_error is not None:
             return
@@ -168,6 +180,12 @@ class RunOutput(Struct):
             discard_buffer(self.out)
             if self.on_write_error is not None:
                 self.on_write_error()
+
+
+def _prompt_fields(prompt_uuid: str, origin: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the fields of a result line that name its prompt, as far as the client gave them."""
+    fields: dict[str, Any] = {} if origin is None else {"origin": origin}
+    return fields | ({"user_message_uuid": prompt_uuid, "user_message_uuids": [prompt_uuid]} if prompt_uuid else {})
 
 
 def _is_prompt(body: Mapping[str, Any]) -> bool:

@@ -84,6 +84,15 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[None]:
+    """Processes that are killed in the middle of an operation, for the state machines of a module."""
+    from tests.support.mortal_machine import mortal_processes
+
+    with mortal_processes():
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A private PostgreSQL server, started with the first test that uses it."""

@@ -2,62 +2,41 @@
 
 import asyncio
 import json
-import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.mail import InboxEntry
-from teamwright.storage import locks
-from teamwright.storage.paths import Home
-from tests.storage.mortal import Mortal
 from tests.support.examples import examples
 from tests.support.inboxes import count_entries
+from tests.support.mortal_machine import MortalMachine
 
 TEXTS = st.text(max_size=8) | st.sampled_from(["x" * 900, "y" * 3_000, "z" * 9_000])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def mortal():
-    """Processes that are killed in the middle; what they leave without a record is not waited for here."""
-    Mailbox.mortal = Mortal(None)
-    locks._INTENT_STOOD_S, before = 0.0, locks._INTENT_STOOD_S
-    yield
-    locks._INTENT_STOOD_S = before
-    Mailbox.mortal.close()
+pytestmark = pytest.mark.usefixtures("mortal")
 
 
-class Mailbox(RuleBasedStateMachine):
+class Mailbox(MortalMachine):
     """`unread`: numbers of what waits, in order; `consumed`: of what was flagged and not removed by a stranger.
 
     `ids` are those of what was sent and is neither torn nor taken by a stranger; `damaged` what was set aside.
     """
 
-    mortal = None
-
     def __init__(self):
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-        self.home = Home.at(self.directory)
         self.path = self.home.inbox("demo", "bob")
         self.archive = self.home.inbox_archive("demo", "bob")
         self.path.parent.mkdir(parents=True)
-        self.runner = asyncio.Runner()
         self.unread = []
         self.consumed = set()
         self.ids = {}
         self.damaged = []
         self.count = 0
         self.restart()
-
-    def teardown(self):
-        self.runner.close()
-        shutil.rmtree(self.directory)
 
     def entry(self, text):
         self.count += 1
@@ -103,8 +82,7 @@ class Mailbox(RuleBasedStateMachine):
 
     def life(self, do, at, torn, **args):
         """A process of its own does this and may be killed; whatever comes next is not held up by what it left."""
-        Mailbox.mortal.root = self.home.shared
-        return Mailbox.mortal.life(do, at=at, torn=torn, **args)
+        return self.mortal.life(do, at=at, torn=torn, **args)
 
     @rule(count=st.integers(2, 40))
     def send_together(self, count):

@@ -2,19 +2,16 @@
 
 import os
 import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.requests.request_store import RequestStore, file_stem
-from teamwright.storage.paths import Home
-from tests.storage.mortal import Mortal
 from tests.support.examples import examples
+from tests.support.mortal_machine import MortalMachine
 
 IDS = ("plan-1@ann", "plan-2@ann", "perm 1/../x", "plan-1@ann.answer")
 ids = st.sampled_from(IDS)
@@ -22,30 +19,19 @@ boxes = st.integers(0, 2)
 steps = st.integers(0, 5)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def mortal():
-    Requests.mortal = Mortal(None)
-    yield
-    Requests.mortal.close()
+pytestmark = pytest.mark.usefixtures("mortal")
 
 
-class Requests(RuleBasedStateMachine):
+class Requests(MortalMachine):
     """`asked` is id → body; `answered` is id → answer, of those that were not put away."""
-
-    mortal = None
 
     def __init__(self):
         super().__init__()
-        self.home = Home.at(Path(tempfile.mkdtemp()))
         self.directory = self.home.shared / "requests"
         self.boxes = [RequestStore(self.directory) for _ in range(3)]
         self.asked = {}
         self.answered = {}
         self.damaged = 0
-        Requests.mortal.root = self.home.shared
-
-    def teardown(self):
-        shutil.rmtree(self.home.shared)
 
     @rule(id=ids, box=boxes, who=st.sampled_from(["ann", "bob"]))
     def ask(self, id, box, who):
@@ -60,7 +46,7 @@ class Requests(RuleBasedStateMachine):
     @rule(id=ids, at=steps, torn=st.booleans())
     def one_that_asks_may_be_killed(self, id, at, torn):
         if id not in self.asked:
-            Requests.mortal.life("ask", at=at, torn=torn, id=id, body={"requester": "cyd"})
+            self.mortal.life("ask", at=at, torn=torn, id=id, body={"requester": "cyd"})
             if self.boxes[0].get(id) is not None:
                 self.asked[id] = {"requester": "cyd"}
 
@@ -77,7 +63,7 @@ class Requests(RuleBasedStateMachine):
     def one_that_answers_may_be_killed(self, id, at, torn):
         if id not in self.asked:
             return
-        answer = Requests.mortal.life("answer", at=at, torn=torn, id=id, body={"approve": True, "by": "the dead"})
+        answer = self.mortal.life("answer", at=at, torn=torn, id=id, body={"approve": True, "by": "the dead"})
         if id not in self.answered and self.boxes[0].get_answer(id) is not None:
             self.answered[id] = {"approve": True, "by": "the dead"}
         assert "died" in answer or id in self.answered
@@ -87,7 +73,7 @@ class Requests(RuleBasedStateMachine):
         if id not in self.answered:
             return
         if at is not None:
-            Requests.mortal.life("retire", at=at, id=id)
+            self.mortal.life("retire", at=at, id=id)
         self.boxes[box].retire(id)
         del self.asked[id], self.answered[id]
         shutil.rmtree(self.directory / "answered")

@@ -1,58 +1,42 @@
 """The lock against a model of it: owners that die at any step, strangers' directories, clocks that are set."""
 
-import asyncio
 import os
 import shutil
-import tempfile
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import precondition, rule
 
 from teamwright.protocol.errors import LockLost, LockTimeout
 from teamwright.storage import locks
 from teamwright.storage.locks import FileLock
-from teamwright.storage.paths import Home
-from tests.storage.mortal import Mortal
 from tests.support.examples import examples
+from tests.support.mortal_machine import MortalMachine
 
 AGES = (-3, 0, 4, 9, 12, 4_000)
 STEPS = (-3_600, -30, 0, 30, 3_600)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def mortal():
-    """Processes that are killed in the middle; what they leave without a record is not waited for here."""
-    Locks.mortal = Mortal(None)
-    before = locks._INTENT_STOOD_S, locks.time
-    locks._INTENT_STOOD_S = 0.0
-    yield
-    locks._INTENT_STOOD_S, locks.time = before
-    Locks.mortal.close()
+pytestmark = pytest.mark.usefixtures("mortal")
 
 
-class Locks(RuleBasedStateMachine):
+class Locks(MortalMachine):
     """`stands`: what bars the way: None, "dead" (one of ours was killed inside) or "strange" (another product's)."""
-
-    mortal = None
 
     def __init__(self):
         super().__init__()
-        self.home = Home.at(Path(tempfile.mkdtemp()))
         self.target = self.home.shared / "file"
         self.directory = self.home.shared / "file.lock"
-        self.runner = asyncio.Runner()
         self.stands = None
         self.died = 0.0
         self.clock_is_set(0)
 
     def teardown(self):
-        self.runner.close()
-        shutil.rmtree(self.home.shared)
+        locks.time = time
+        super().teardown()
 
     def now(self):
         return time.time() + self.ahead
@@ -92,8 +76,7 @@ class Locks(RuleBasedStateMachine):
     @rule(at=st.integers(0, 8))
     def one_of_ours_dies_at_a_step(self, at):
         """Its clock is the true one; where its own start meets a dead one's directory it gets in first."""
-        Locks.mortal.root = self.home.shared
-        answer = Locks.mortal.life("hold", at=at, name="file")
+        answer = self.mortal.life("hold", at=at, name="file")
         assert "refused" not in answer
         self.died = time.time()
         self.stands = "dead" if self.directory.exists() else None

@@ -2,22 +2,17 @@
 
 import asyncio
 import json
-import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from teamwright.protocol.errors import TaskRefused
-from teamwright.storage import locks
-from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from tests.storage.mortal import Mortal
 from tests.support.examples import examples
+from tests.support.mortal_machine import MortalMachine
 from tests.support.waits import WAIT_S
 
 NAMES = ("ann", "bob", "team-lead")
@@ -27,37 +22,20 @@ picks = st.integers(0, 30)
 views = st.integers(0, 1)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def mortal():
-    """Processes that are killed in the middle; what they leave without a record is not waited for here."""
-    Graph.mortal = Mortal(None)
-    locks._INTENT_STOOD_S, before = 0.0, locks._INTENT_STOOD_S
-    yield
-    locks._INTENT_STOOD_S = before
-    Graph.mortal.close()
+pytestmark = pytest.mark.usefixtures("mortal")
 
 
-class Graph(RuleBasedStateMachine):
+class Graph(MortalMachine):
     """`model` is id → status, owner, blockers; edges are kept once, by the blocked task."""
-
-    mortal = None
 
     def __init__(self):
         super().__init__()
-        self.root = Path(tempfile.mkdtemp(prefix="tasks-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-        self.runner = asyncio.Runner()
-        home = Home.at(self.root)
-        self.views = [TaskList(FileTaskStore(home.tasks("demo"), home.guard)) for _ in range(2)]
+        self.views = [TaskList(FileTaskStore(self.home.tasks("demo"), self.home.guard)) for _ in range(2)]
         self.directory = self.views[0].store.directory
         self.model = {}
         self.highest = 0
         self.torn = 0
         self.killed = set()
-        Graph.mortal.root = home.shared
-
-    def teardown(self):
-        self.runner.close()
-        shutil.rmtree(self.root)
 
     # ── the model ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -216,7 +194,7 @@ class Graph(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 14), torn=st.booleans())
     def one_of_ours_is_killed_while_it_creates(self, at, torn):
-        answer = Graph.mortal.life("create", at=at, torn=torn)
+        answer = self.mortal.life("create", at=at, torn=torn)
         id = str(self.highest + 1)
         assert answer.get("done", id) == id
         if (self.directory / f"{id}.json").exists():
@@ -228,7 +206,7 @@ class Graph(RuleBasedStateMachine):
         """The file is the old one or the new one."""
         if id := self.pick(pick):
             wish = {"owner": "bob"} if to == "owner" else {"status": to}
-            answer = Graph.mortal.life("update", at=at, torn=torn, id=id, **wish)
+            answer = self.mortal.life("update", at=at, torn=torn, id=id, **wish)
             self.killed.add(id)
             data = json.loads((self.directory / f"{id}.json").read_bytes())
             task = self.model[id]

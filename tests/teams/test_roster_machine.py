@@ -2,47 +2,32 @@
 
 import asyncio
 import json
-import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 
 from teamwright.protocol.errors import TeamRefused, UnknownMember
 from teamwright.protocol.ids import COLORS
 from teamwright.protocol.members import RosterMember, TeamConfig, parse_member
-from teamwright.storage import locks
-from teamwright.storage.paths import Home
 from teamwright.team_records.roster import Roster, RosterFile
-from tests.storage.mortal import Mortal
 from tests.support.examples import examples
+from tests.support.mortal_machine import MortalMachine
 
 NAMES = ("ann", "Bob", "cyd", "dee-2", "eve")
 names = st.sampled_from(NAMES)
 handles = st.integers(0, 1)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def mortal():
-    """Processes that are killed in the middle; what they leave without a record is not waited for here."""
-    TheRoster.mortal = Mortal(None)
-    locks._INTENT_STOOD_S, before = 0.0, locks._INTENT_STOOD_S
-    yield
-    locks._INTENT_STOOD_S = before
-    TheRoster.mortal.close()
+pytestmark = pytest.mark.usefixtures("mortal")
 
 
-class TheRoster(RuleBasedStateMachine):
+class TheRoster(MortalMachine):
     """`model` is name → what is noted of the member, in the order of joining; `theirs` are strangers' keys."""
-
-    mortal = None
 
     def __init__(self):
         super().__init__()
-        self.home = Home.at(Path(tempfile.mkdtemp()))
         self.handles = [Roster(RosterFile(self.home, "demo")) for _ in range(2)]
         self.path = self.handles[0].document.path
         lead = RosterMember("team-lead@demo", "team-lead", joined_at=1)
@@ -50,12 +35,6 @@ class TheRoster(RuleBasedStateMachine):
         self.model = {}
         self.theirs = {}
         self.seen = []
-        self.runner = asyncio.Runner()
-        TheRoster.mortal.root = self.home.shared
-
-    def teardown(self):
-        self.runner.close()
-        shutil.rmtree(self.home.shared)
 
     def on_disk(self):
         return json.loads(self.path.read_bytes())
@@ -127,14 +106,14 @@ class TheRoster(RuleBasedStateMachine):
     @rule(name=names, at=st.integers(0, 12), torn=st.booleans())
     def one_of_ours_is_killed_while_it_joins(self, name, at, torn):
         color = self.next_color()
-        answer = TheRoster.mortal.life("join", at=at, torn=torn, name=name)
+        answer = self.mortal.life("join", at=at, torn=torn, name=name)
         if name not in self.model and name in {m["name"] for m in self.on_disk()["members"]}:
             self.model[name] = {"color": color}
         assert "died" in answer or name in self.model
 
     @rule(name=names, at=st.integers(0, 12), torn=st.booleans())
     def one_of_ours_is_killed_while_it_takes_one_out(self, name, at, torn):
-        answer = TheRoster.mortal.life("leave", at=at, torn=torn, name=name)
+        answer = self.mortal.life("leave", at=at, torn=torn, name=name)
         if name not in {m["name"] for m in self.on_disk()["members"]}:
             self.model.pop(name, None)
         assert "died" in answer or name not in self.model

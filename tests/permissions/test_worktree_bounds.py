@@ -1,12 +1,13 @@
 """An agent in a worktree changes nothing outside it, by no route, and commits on its own branch without a question."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.decision_context import OwnedPaths, PathOwnership, PermissionScope
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
@@ -86,6 +87,77 @@ OUTSIDE = [
     "tee link/a.txt",
     "rm -rf .git",
 ]
+
+
+OWN_FILES = [
+    *("git checkout -- .", "git checkout .", "git checkout HEAD -- .", "git checkout -- :/", "cd d && git restore .."),
+    *(
+        "git restore .",
+        "git restore --staged --worktree .",
+        "git restore -s HEAD .",
+        "git checkout -- *",
+        "git rm -rf d",
+    ),
+    *("git clean -fd", "git clean -ffdx", "git clean -fd .", "git -C d clean -fd ..", "cd d && git clean -fd"),
+]
+
+
+@pytest.mark.parametrize("command", OWN_FILES)
+@pytest.mark.slow_after(4)
+def test_git_restores_and_cleans_all_files_of_the_own_worktree(place, command):
+    (place.tree / "d").mkdir()
+    assert place.bash(place.member(Mode.BYPASS), command) is ALLOW
+    assert place.bash(place.member(allow=["Bash"]), command) is ALLOW
+    owned = PathOwnership((OwnedPaths.parse("writer", "docs/**", "team.toml:1", place.checkout),), strict=True)
+    fenced = PermissionScope((place.tree,), base=place.tree, ownership=owned, worktree=place.place)
+    if "rm" not in command and not command.startswith("cd d && git clean"):
+        assert place.bash(Policy(Mode.BYPASS, (), fenced), command) is DENY
+
+
+NOT_OWN_FILES = [
+    *(
+        "git clean -fd .git",
+        "git checkout -- .git",
+        "git restore ..",
+        "git checkout -- {checkout}",
+        "git clean -fd link",
+    ),
+    *("cd link && git clean -fd", "git -C link clean -fd", "git -C {checkout} checkout -- ."),
+    *(
+        "git -C .. clean -fd",
+        "git --work-tree=.. clean -fd",
+        "GIT_WORK_TREE=.. git clean -fd",
+        "export GIT_DIR=x; git restore .",
+    ),
+    *("git --git-dir={checkout}/.git clean -fd", "rm -rf .", "rm -rf {tree}", "mv . ../x", "find . -delete"),
+    *("git rm -rf .", "git rm -rf :/", "git mv . x", "git init .", "git checkout -- . && rm -rf .git"),
+]
+
+
+@pytest.mark.parametrize("command", NOT_OWN_FILES)
+@pytest.mark.slow_after(4)
+def test_no_path_of_git_reaches_further_than_the_files_of_the_own_worktree(place, command):
+    (place.tree / "link").symlink_to(place.checkout)
+    line = command.format(checkout=place.checkout, tree=place.tree)
+    for mode in (Mode.DEFAULT, Mode.BYPASS):
+        assert place.bash(place.member(mode, allow=["Bash"]), line) is DENY
+
+
+@pytest.mark.parametrize("command", ["git checkout -- .", "git restore .", "git clean -ffdxq"])
+def test_git_itself_keeps_what_a_link_in_the_worktree_leads_to(place, command):
+    (place.checkout / "d").mkdir()
+    (place.checkout / "d" / "a").write_text("one")
+    git(place.checkout, "add", "d")
+    git(place.checkout, "commit", "-qm", "d")
+    git(place.tree, "reset", "-q", "--hard", git(place.checkout, "rev-parse", "HEAD").strip())
+    shutil.rmtree(place.tree / "d")
+    (place.tree / "d").symlink_to(place.checkout / "d")
+    (place.checkout / "d" / "a").write_text("two")
+    (place.checkout / "d" / "new").write_text("new")
+    git(place.tree, *command.split()[1:])
+    assert (place.checkout / "d" / "a").read_text() == "two"
+    assert (place.checkout / "d" / "new").exists()
+    assert (place.tree / ".git").exists()
 
 
 @pytest.mark.parametrize("command", OUTSIDE)

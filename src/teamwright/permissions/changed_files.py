@@ -117,6 +117,10 @@ _SUFFIX = re.compile(r"(?:-[nErsuz]*i|--i[a-z-]*=)(?P<suffix>[^/]*/.*)", re.DOTA
 _GIT_CHANGERS = word_set("checkout restore rm mv clean")
 """Subcommands of git that change the files they name."""
 
+_GIT_KEEPS_LINKS = word_set("checkout restore clean")
+"""Those of them that never follow a link in the work tree. `git rm` and `git mv` do, when a link replaces a directory.
+"""
+
 _PATHSPEC = re.compile(r":(?:\([^)]*\)|/)")
 _DRY_RUN = re.compile(r"-[A-Za-z]*n|--dry-run")
 _GIT_VALUED = word_set("-C -c --git-dir --work-tree --namespace")
@@ -137,6 +141,8 @@ class ChangedFiles(Struct, frozen=True):
     `below`: directories with a pattern; everything in them whose name matches it is changed. `unknown` are names of
     which only the shell knows a part; one that is `certain` is certainly changed. `new`: directories with a pattern of
     names that may be made in them. `copies`: directories, and where a copy of everything below them is made.
+    `pathspecs`: those of the paths that git gets only to find files of its work tree. It changes what is in the top
+    directory of that, but neither the directory itself nor its `.git`, and it follows no link.
     """
 
     paths: tuple[Path, ...] = ()
@@ -144,6 +150,7 @@ class ChangedFiles(Struct, frozen=True):
     unknown: tuple[Operand, ...] = ()
     new: tuple[tuple[Path, str], ...] = ()
     copies: tuple[tuple[Path, Path], ...] = ()
+    pathspecs: frozenset[Path] = frozenset()
 
     @property
     def has_unknown(self) -> bool:
@@ -160,11 +167,13 @@ def find_changed_files(command: ShellCommand) -> ChangedFiles:
     if names is None:
         return written
     matched = _changed_as_written(replace(command, words=(command.words[0], *names), globs=frozenset()), understood)
+    others = (frozenset(written.paths) - written.pathspecs) | (frozenset(matched.paths) - matched.pathspecs)
     return replace(
         written,
         paths=(*written.paths, *matched.paths),
         below=(*written.below, *matched.below),
         copies=(*written.copies, *matched.copies),
+        pathspecs=(written.pathspecs | matched.pathspecs) - others,
     )
 
 
@@ -200,6 +209,8 @@ def _changed_as_written(command: ShellCommand, understood: bool) -> ChangedFiles
     below: list[tuple[Path, str]] = []
     unknown: list[Operand] = []
     new: list[tuple[Path, str]] = []
+    pathspecs = set[Path]()
+    others = set[Path]()
     targets = (
         *_named_targets(name, command, understood),
         *_option_targets(name, command),
@@ -218,10 +229,13 @@ def _changed_as_written(command: ShellCommand, understood: bool) -> ChangedFiles
             unknown.append(Operand((None, f"/{path}"), target.is_certain))
         found = [Path(os.path.join(place or os.sep, path)) for place in command.directories]
         paths += found
+        (pathspecs if target.is_pathspec else others).update(found)
         below += [(one, target.below) for one in found if target.below]
         new += [(one, target.new) for one in found if target.new]
     copies = tuple(copied_directories(name, command))
-    return ChangedFiles(tuple(paths), tuple(below), tuple(unknown), tuple(new), copies)
+    return ChangedFiles(
+        tuple(paths), tuple(below), tuple(unknown), tuple(new), copies, pathspecs=frozenset(pathspecs - others)
+    )
 
 
 def _named_targets(name: str, command: ShellCommand, understood: bool) -> Iterator[Operand]:
@@ -299,10 +313,12 @@ def _git_targets(command: ShellCommand) -> Iterator[Operand]:
     if words[at : at + 1] and words[at] in _GIT_CHANGERS:
         after = range(at + 1, len(words))
         operands = [later for later in after if words[later] != "" and not (words[later] or "").startswith("-")]
-        yield from (Operand(shape, below="*") for later in operands for shape in _git_paths(command, later))
+        stays_inside = words[at] in _GIT_KEEPS_LINKS
+        shapes = (shape for later in operands for shape in _git_paths(command, later))
+        yield from (Operand(shape, below="*", is_pathspec=stays_inside) for shape in shapes)
         tries = any(word and _DRY_RUN.match(word) for word in words[at:])
         if words[at] == "clean" and not tries and all(re.fullmatch(r"-\w*e", words[it - 1] or "") for it in operands):
-            yield Operand((".",), below="*")
+            yield Operand((".",), below="*", is_pathspec=True)
 
 
 def _git_paths(command: ShellCommand, at: int) -> Iterator[Shape]:

@@ -154,7 +154,7 @@ def _judge_changed(context: DecisionContext, command: ShellCommand, changed: Cha
     """Yield the verdicts on changed files. They forbid and never allow."""
     program = base_name(command.words[0]) or "" if command.words else ""
     for path in changed.paths:
-        yield judge_written(context, path, program=program)
+        yield judge_written(context, path, program=program, is_pathspec=path in changed.pathspecs)
     for path, name in changed.below:
         yield from judge_other_names_below(context, path) if program not in REPLACES_NAMES else ()
         yield from judge_all_below(context, "Write", path, name)

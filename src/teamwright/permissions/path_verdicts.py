@@ -51,11 +51,19 @@ _MAX_ENTRIES = 20_000
 
 
 def judge_path(
-    context: DecisionContext, tool: str, path: Path, *, writes: bool, deep: bool = False, except_denied: bool = False
+    context: DecisionContext,
+    tool: str,
+    path: Path,
+    *,
+    writes: bool,
+    deep: bool = False,
+    except_denied: bool = False,
+    is_pathspec: bool = False,
 ) -> Decision:
     """Return the verdict on one absolute path.
 
-    `deep`: everything below it is read too; `except_denied`: except denied files.
+    `deep`: everything below it is read too; `except_denied`: except denied files. `is_pathspec`: git changes files of a
+    work tree that it finds by this path.
     """
     spend_steps(JUDGED_PATH + len(str(path)) // 2)
     named, path = context.locate(path)
@@ -65,7 +73,7 @@ def judge_path(
     if denied is not None:
         return decide_by_rule(denied)
     is_temporary = context.is_temporary(real)
-    refused = _refusal_by_owner(context, path) if writes and not is_temporary else None
+    refused = _refusal_by_owner(context, path, is_pathspec) if writes and not is_temporary else None
     if refused is not None and refused.verdict is Verdict.DENY:
         return refused
     if writes and context.is_planning:
@@ -91,12 +99,12 @@ def judge_path(
     return decide_by_rule(allowed) if allowed is not None else _by_mode(context, named, real, writes)
 
 
-def judge_written(context: DecisionContext, path: Path, *, program: str = "") -> Decision:
+def judge_written(context: DecisionContext, path: Path, *, program: str = "", is_pathspec: bool = False) -> Decision:
     """Return the verdict on a change of a file by a command, which writes to the file under all its names.
 
     A rule of the person for the path answers for its other names; a mode does not. File tools replace the file.
     """
-    decision = judge_path(context, "Write", path, writes=True)
+    decision = judge_path(context, "Write", path, writes=True, is_pathspec=is_pathspec)
     plain = decision.verdict is Verdict.ALLOW and decision.rule.startswith("mode ") and not context.bypasses
     if not plain or program in REPLACES_NAMES or not has_other_names(context, path):
         return decision
@@ -138,10 +146,12 @@ def _find_other_names(directory: str) -> str:
     return ""
 
 
-def _refusal_by_owner(context: DecisionContext, path: Path) -> Decision | None:
+def _refusal_by_owner(context: DecisionContext, path: Path, is_pathspec: bool) -> Decision | None:
     """Return the refusal of a change to a path that others own, or that is outside the agent's worktree."""
     owned, tree = context.scope.ownership, context.scope.worktree
-    outside = tree.refusal(path, context.scope.directories) if tree is not None else None
+    outside = None
+    if tree is not None:
+        outside = tree.refusal(path, context.scope.directories, is_pathspec=is_pathspec)
     if owned is None or (outside is not None and outside.verdict is Verdict.DENY):
         return outside
     return owned.refusal(path if tree is None else tree.original(path)) or outside

@@ -125,13 +125,15 @@ class Operand(Struct, frozen=True):
 
     `shape` is a single text for a literal word. `is_certain`: the program takes such a word for a file. `below`:
     everything below it whose name matches this pattern is included. `new`: it is a directory, and files in it whose
-    names match this pattern may be made before the command runs.
+    names match this pattern may be made before the command runs. `is_pathspec`: git gets it to find files of its work
+    tree.
     """
 
     shape: Shape
     is_certain: bool = False
     below: str = ""
     new: str = ""
+    is_pathspec: bool = False
 
 
 def find_operands(command: ShellCommand) -> Iterator[Operand]:

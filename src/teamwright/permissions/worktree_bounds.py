@@ -44,10 +44,11 @@ class WorktreeBounds(Struct, frozen=True):
     checkout: Path
     branch: str
 
-    def refusal(self, path: Path, also: Iterable[Path] = ()) -> Decision | None:
+    def refusal(self, path: Path, also: Iterable[Path] = (), *, is_pathspec: bool = False) -> Decision | None:
         """Return the denial of a change to this path, by its real path; None when it is inside the worktree.
 
-        `also` are directories outside that a person gave to all agents.
+        `also` are directories outside that a person gave to all agents. `is_pathspec`: git changes files of its work
+        tree that it finds by this path. So it keeps the worktree itself and its `.git`.
         """
         named, real = os.path.normpath(path), real_path(path)
         if real in _HARMLESS:
@@ -55,8 +56,10 @@ class WorktreeBounds(Struct, frozen=True):
         if is_process_link(real):
             return self.refuse_unknown()
         inside = real.removeprefix(f"{self.tree}/").lower().split("/") if real.startswith(f"{self.tree}/") else []
+        if real == str(self.tree):
+            return None if is_pathspec else _deny(f"{named} is your worktree itself; name the files in it.")
         # A line that makes a `.git` could lead its own git commands to the person's repository.
-        if real == str(self.tree) or ".git" in inside or inside[-1:] == ["commondir"]:
+        if ".git" in inside or inside[-1:] == ["commondir"]:
             return _deny(f"{named} belongs to git: change it with git's commands.")
         if any(real.startswith(f"{place}/") for place in (self.tree, *also)):
             return None

@@ -143,6 +143,16 @@ def test_no_path_of_git_reaches_further_than_the_files_of_the_own_worktree(place
         assert place.bash(place.member(mode, allow=["Bash"]), line) is DENY
 
 
+@pytest.mark.parametrize(
+    "command", ["git rm -rf d", "git rm -rf 'd/*'", "cd d && git rm -rf e", "git rm -r :/d", "git rm -r ':!x'"]
+)
+def test_git_rm_does_not_reach_the_checkout_by_a_link_in_the_place_of_a_directory(place, command):
+    (place.tree / "d" / "e").mkdir(parents=True)
+    assert place.bash(place.member(Mode.BYPASS), command) is ALLOW
+    (place.tree / "d" / "e" / "f").symlink_to(place.checkout)
+    assert place.bash(place.member(Mode.BYPASS), command) is DENY
+
+
 @pytest.mark.parametrize("command", ["git checkout -- .", "git restore .", "git clean -ffdxq"])
 def test_git_itself_keeps_what_a_link_in_the_worktree_leads_to(place, command):
     (place.checkout / "d").mkdir()

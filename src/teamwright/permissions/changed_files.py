@@ -121,6 +121,9 @@ _GIT_KEEPS_LINKS = word_set("checkout restore clean")
 """Those of them that never follow a link in the work tree. `git rm` and `git mv` do, when a link replaces a directory.
 """
 
+MAX_DIRECTORIES = 5_000
+"""The most directories below a path of `git rm` that are searched for links."""
+
 _PATHSPEC = re.compile(r":(?:\([^)]*\)|/)")
 _DRY_RUN = re.compile(r"-[A-Za-z]*n|--dry-run")
 _GIT_VALUED = word_set("-C -c --git-dir --work-tree --namespace")
@@ -316,9 +319,46 @@ def _git_targets(command: ShellCommand) -> Iterator[Operand]:
         stays_inside = words[at] in _GIT_KEEPS_LINKS
         shapes = (shape for later in operands for shape in _git_paths(command, later))
         yield from (Operand(shape, below="*", is_pathspec=stays_inside) for shape in shapes)
+        if words[at] == "rm":
+            yield from (target for later in operands for target in _linked_directories(command, later))
         tries = any(word and _DRY_RUN.match(word) for word in words[at:])
         if words[at] == "clean" and not tries and all(re.fullmatch(r"-\w*e", words[it - 1] or "") for it in operands):
             yield Operand((".",), below="*", is_pathspec=True)
+
+
+def _linked_directories(command: ShellCommand, at: int) -> Iterator[Operand]:
+    """Yield what links to directories below a path lead to: `git rm` deletes files there that it had before the link.
+
+    Without a certain answer any file may be changed.
+    """
+    word = command.words[at] or ""
+    fixed = _WILD.split(word, maxsplit=1)
+    path = os.path.expanduser(word if len(fixed) == 1 else os.path.dirname(fixed[0]))
+    for place in command.directories:
+        # The other signs of a pathspec, such as `:!src`, may mean every file.
+        tops = possible_trees(place) if word.startswith(":") and place is not None else ()
+        links = [_find_linked_directories(top) for top in tops or (Path(place or "/", path),)]
+        if None in links:
+            yield Operand((None,), is_certain=True)
+        yield from (Operand((link,), is_certain=True, below="*") for some in links for link in some or ())
+
+
+def _find_linked_directories(top: Path) -> list[str] | None:
+    """Return the links to directories below a path; None when there are too many directories."""
+    return found_once((_find_linked_directories, top), lambda: _search_linked_directories(top))
+
+
+def _search_linked_directories(top: Path) -> list[str] | None:
+    found = list[str]()
+    left = MAX_DIRECTORIES
+    for directory, names, files in os.walk(top):
+        spend_steps(5 * (1 + len(names) + len(files)))
+        left -= 1 + len(names)
+        if left < 0:
+            return None
+        paths = (os.path.join(directory, name) for name in names)
+        found += [path for path in paths if os.path.islink(path)]
+    return found
 
 
 def _git_paths(command: ShellCommand, at: int) -> Iterator[Shape]:

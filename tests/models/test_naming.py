@@ -17,7 +17,7 @@ PLAIN = ModelSettings()
 
 @pytest.fixture(autouse=True)
 def nothing_runs_here(monkeypatch):
-    monkeypatch.setattr("teamwright.models.local_servers.find_local_servers", lambda env: [])
+    monkeypatch.setattr("teamwright.models.names.find_local_servers", lambda env: [])
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_name_without_a_provider_is_answered_with_the_providers_it_may_mean(en
 
 def test_what_runs_here_and_the_users_own_providers_are_named(monkeypatch):
     running = [LocalServer("ollama", "Ollama", "127.0.0.1:11434", (LocalModel("qwen3-coder:30b"),))]
-    monkeypatch.setattr("teamwright.models.local_servers.find_local_servers", lambda env: running)
+    monkeypatch.setattr("teamwright.models.names.find_local_servers", lambda env: running)
     settings = ModelSettings(custom={"house": CustomProvider("http://h", "openai-chat")})
     with pytest.raises(CannotStart) as caught:
         resolve_model("qwen3-coder", KEY, settings)

@@ -32,7 +32,7 @@ PLAIN = ModelSettings()
 @pytest.fixture(autouse=True)
 def nothing_runs_here(monkeypatch):
     """No test depends on what runs on the machine's usual ports; `find_local_servers` itself is tested on its own."""
-    monkeypatch.setattr("teamwright.models.local_servers.find_local_servers", lambda env: [])
+    monkeypatch.setattr("teamwright.models.names.find_local_servers", lambda env: [])
 
 
 def resolved(name, env=KEY, settings=PLAIN):
@@ -163,7 +163,7 @@ def test_without_a_key_the_error_says_what_was_looked_at_and_what_to_do():
 
 def test_the_error_lists_local_servers_and_logins_but_uses_neither(monkeypatch, tmp_path):
     server = LocalServer("ollama", "Ollama", "127.0.0.1:11434", (LocalModel("qwen3-coder:30b", 32768), LocalModel("b")))
-    monkeypatch.setattr("teamwright.models.local_servers.find_local_servers", lambda env: [server])
+    monkeypatch.setattr("teamwright.models.names.find_local_servers", lambda env: [server])
     (tmp_path / ".claude").mkdir()
     lines = no_model({"HOME": str(tmp_path)}).splitlines()
     assert lines[2] == "  found       Ollama on 127.0.0.1:11434: qwen3-coder:30b (window 32k), b"

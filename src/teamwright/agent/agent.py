@@ -226,7 +226,7 @@ class TurnEnd(Struct, frozen=True):
     tool_calls: int = 0
     reason: str = ""
     answer_end: str = ""
-    """The end of the newest answer (`models.answer_end.AnswerEnd`); empty without an answer."""
+    """The end of the newest answer (`models.model.AnswerEnd`); empty without an answer."""
 
     @property
     def explanation(self) -> str:

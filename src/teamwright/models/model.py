@@ -1,15 +1,9 @@
 """The interface of a model: a request as bytes in, a stream of parts out, with a failure as the last part.
 
 Adapters (`service_model`, `scripted`) hide HTTP and vendors. History is passed encoded: a request costs one join,
-and only the number of bytes grows with the conversation.
-[models/model]
-
-The end of a model's answer: one value for all services, and one table of its effects.
-
-Formats translate each service's stop reasons into those of the Messages API (and `content_filter`, which that API does
-not have); `answer_end` computes the value from the stop reason and the blocks. docs/reference/answer-ends.md shows the
-whole table.
-[models/stop_reason]
+and only the number of bytes grows with the conversation. `answer_end` says what the end of an answer means: API formats
+translate each service's stop reason into those of the Messages API (and `content_filter`, which that API does not
+have). docs/reference/answer-ends.md shows the whole table.
 """
 
 from __future__ import annotations
@@ -73,12 +67,6 @@ class Prefix(Struct, frozen=True):
         at = head.find(TOOLS_FIELD)
         start, end = (head, b"") if at < 0 else (head[:at], _one_object(head[at:]))
         return cls(model, start, tuple(betas), digest, end=end)
-
-
-@lru_cache(maxsize=16)
-def _one_object(end: bytes) -> bytes:
-    """Return the same object for equal bytes."""
-    return end
 
 
 class Request(Struct, frozen=True):
@@ -212,14 +200,23 @@ Part: TypeAlias = TextPart | ThinkingPart | Retrying | AlivePart | UsagePart | R
 """A part of a model's stream. The last one is the Reply or the Failure."""
 
 
-class LongPrompt(Struct, frozen=True):
-    """The prices of a request whose prompt exceeds `over_tokens`: they apply to all tokens of that request."""
+class Model(Protocol):
+    """A model that one or many agents call. One object a (provider, model, credential); safe to share."""
 
-    over_tokens: int
-    usd_in: float
-    usd_out: float
-    usd_cache_read: float | None = None
-    usd_cache_write: float | None = None
+    @property
+    def card(self) -> ModelCard:
+        """The facts about the model."""
+        ...
+
+    def stream(self, request: Request) -> AsyncGenerator[Part, None]:
+        """Yield the answer in parts; the last part is a Reply or a Failure. Cancelling closes the connection.
+
+        Contract: raises nothing but `CancelledError`; every failure is the last part.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections. May be called twice."""
 
 
 class ModelCard(Struct, frozen=True):
@@ -255,7 +252,17 @@ class ModelCard(Struct, frozen=True):
     think_tags: bool = False
     """True when `<think>…</think>` at the beginning of an answer is thinking, not text."""
     sources: tuple[tuple[str, str], ...] = ()
-    """The source of each fact that is not merely assumed (`models.catalog`)."""
+    """The source of each fact that is not merely assumed (`models.names`)."""
+
+
+class LongPrompt(Struct, frozen=True):
+    """The prices of a request whose prompt exceeds `over_tokens`: they apply to all tokens of that request."""
+
+    over_tokens: int
+    usd_in: float
+    usd_out: float
+    usd_cache_read: float | None = None
+    usd_cache_write: float | None = None
 
 
 def is_same_model(requested: str, answered: str) -> bool:
@@ -265,23 +272,133 @@ def is_same_model(requested: str, answered: str) -> bool:
     return not answered or short in long or one in other or other in one
 
 
-class Model(Protocol):
-    """A model that one or many agents call. One object a (provider, model, credential); safe to share."""
+CONTENT_FILTER = "content_filter"
+"""The stop reason of an answer that the service's filter withheld or shortened."""
+
+INTERRUPTED = "interrupted"
+"""The stop reason of an answer that was interrupted here: by a person, a deadline, or the end of the session."""
+
+NO_ANSWER = "no-answer"
+"""The slug of every turn that failed because of its end."""
+
+
+class AnswerEnd(StrEnum):
+    """The end of an answer."""
+
+    DONE = "done"
+    """The answer is complete."""
+
+    TOOL_CALLS = "tool_calls"
+    """The answer asks for tool calls."""
+
+    LENGTH = "length"
+    """The answer reached the output limit, or the end of the window."""
+
+    FILTERED = "filtered"
+    """The service's filter stopped it."""
+
+    REFUSED = "refused"
+    """The model refused to answer."""
+
+    EMPTY = "empty"
+    """The answer has no usable content: no text and no call, or only the announcement of a call."""
+
+    PAUSED = "paused"
+    """The service expects another request to continue the answer."""
+
+    UNKNOWN = "unknown"
+    """The stop reason is unknown: nothing is concluded from it."""
+
+
+class EndRule(Struct, frozen=True):
+    """The effects of an end.
+
+    `runs_calls`: the calls of the answer are run. `retries`: how often in a row the model is asked again before the
+    turn fails; `note` is its text. `what`: the error of a turn that fails with this end, after the model's name; empty
+    where the turn does not fail. `do`: the advice for a person.
+    """
+
+    runs_calls: bool = False
+    retries: int = 0
+    note: str = ""
+    what: str = ""
+    do: str = ""
 
     @property
-    def card(self) -> ModelCard:
-        """The facts about the model."""
-        ...
+    def is_failure(self) -> bool:
+        """True when a turn with this end has failed: the member is failed, its lead is notified, exit code 1."""
+        return bool(self.what)
 
-    def stream(self, request: Request) -> AsyncGenerator[Part, None]:
-        """Yield the answer in parts; the last part is a Reply or a Failure. Cancelling closes the connection.
 
-        Contract: raises nothing but `CancelledError`; every failure is the last part.
-        """
-        ...
+ENDS: Mapping[AnswerEnd, EndRule] = {
+    AnswerEnd.DONE: EndRule(),
+    AnswerEnd.TOOL_CALLS: EndRule(runs_calls=True),
+    AnswerEnd.LENGTH: EndRule(
+        runs_calls=True,
+        retries=2,
+        note="Your last answer reached the output limit and was cut off there. A tool call that was not complete was "
+        "not run. Continue where it was cut, with shorter answers and smaller tool calls.",
+        what="reached its output limit, and the answer was cut off",
+        do="ask for shorter answers, or choose a model with a larger output limit",
+    ),
+    AnswerEnd.FILTERED: EndRule(
+        what="gave no whole answer: the filter of its service stopped it",
+        do="say it in other words, or choose another model",
+    ),
+    AnswerEnd.REFUSED: EndRule(what="refused to answer", do="say it in other words, or choose another model"),
+    AnswerEnd.EMPTY: EndRule(
+        retries=2,
+        note="Your last answer had no text and no complete tool call. Answer in words, or make the tool call.",
+        what="gave an empty answer",
+        do="say it in other words, or choose another model",
+    ),
+    AnswerEnd.PAUSED: EndRule(
+        retries=2,
+        what="paused its answer again and again, and never completed it",
+        do="continue later, or choose another model",
+    ),
+    AnswerEnd.UNKNOWN: EndRule(
+        what="ended its answer for a reason that is not known",
+        do="look at what came; a newer version may know the reason",
+    ),
+}
+"""The effects of each end. A failed turn has the error `no-answer`, and the text of the answer is kept."""
 
-    async def aclose(self) -> None:
-        """Close connections. May be called twice."""
+_END_BY_STOP_REASON: Mapping[str, AnswerEnd] = {
+    "end_turn": AnswerEnd.DONE,
+    "stop_sequence": AnswerEnd.DONE,
+    "tool_use": AnswerEnd.TOOL_CALLS,
+    "max_tokens": AnswerEnd.LENGTH,
+    "model_context_window_exceeded": AnswerEnd.LENGTH,
+    "pause_turn": AnswerEnd.PAUSED,
+    "refusal": AnswerEnd.REFUSED,
+    CONTENT_FILTER: AnswerEnd.FILTERED,
+}
+_THINKING = frozenset({"thinking", "redacted_thinking"})
+
+
+def answer_end(stop_reason: str, content: Iterable[Block]) -> AnswerEnd:
+    """Return the end of an answer with this stop reason and these blocks."""
+    end = _END_BY_STOP_REASON.get(stop_reason, AnswerEnd.UNKNOWN)
+    if end is not AnswerEnd.DONE and end is not AnswerEnd.TOOL_CALLS:
+        return end
+    kinds = [str(block.get("type")) for block in content]
+    if "tool_use" in kinds:
+        return AnswerEnd.TOOL_CALLS
+    return AnswerEnd.EMPTY if end is AnswerEnd.TOOL_CALLS or not has_words(kinds) else AnswerEnd.DONE
+
+
+def has_words(kinds: Iterable[str]) -> bool:
+    """Return True when these kinds of blocks contain more than thinking, so that the answer can be sent again."""
+    return not _THINKING.issuperset(kinds)
+
+
+def kept_blocks(content: Iterable[Block], end: AnswerEnd) -> list[Block]:
+    """Return the blocks that the conversation keeps: calls that are not run are left out, and thinking without other
+    blocks."""
+    runs = ENDS[end].runs_calls
+    left = [block for block in content if runs or block.get("type") != "tool_use"]
+    return left if has_words(str(block.get("type")) for block in left) else []
 
 
 NOT_CONTINUED = "not-continued"
@@ -328,6 +445,8 @@ HOUR_CACHE_FACTOR = 2.0
 """The price of writing to the cache for an hour, in prices of input.
 https://platform.claude.com/docs/en/build-with-claude/prompt-caching"""
 
+Answer = TypeVar("Answer", Reply, Failure)
+
 
 def price_usage(card: ModelCard, usage: Usage) -> Usage:
     """Return the usage of one request with its money computed from the card; unknown prices give `usd=None`.
@@ -353,9 +472,6 @@ def price_usage(card: ModelCard, usage: Usage) -> Usage:
     return replace(usage, usd=usd)
 
 
-Answer = TypeVar("Answer", Reply, Failure)
-
-
 def with_price(card: ModelCard, answer: Answer) -> Answer:
     """Return the answer with its money filled in where the model left it out: an unknown price is never 0."""
     if answer.failed_usage.tokens and not answer.failed_usage.usd:
@@ -365,132 +481,7 @@ def with_price(card: ModelCard, answer: Answer) -> Answer:
     return replace(answer, usage=price_usage(card, answer.usage))
 
 
-CONTENT_FILTER = "content_filter"
-"""The stop reason of an answer that the service's filter withheld or shortened."""
-
-INTERRUPTED = "interrupted"
-"""The stop reason of an answer that was interrupted here: by a person, a deadline, or the end of the session."""
-
-_THINKING = frozenset({"thinking", "redacted_thinking"})
-
-
-class AnswerEnd(StrEnum):
-    """The end of an answer."""
-
-    DONE = "done"
-    """The answer is complete."""
-
-    TOOL_CALLS = "tool_calls"
-    """The answer asks for tool calls."""
-
-    LENGTH = "length"
-    """The answer reached the output limit, or the end of the window."""
-
-    FILTERED = "filtered"
-    """The service's filter stopped it."""
-
-    REFUSED = "refused"
-    """The model refused to answer."""
-
-    EMPTY = "empty"
-    """The answer has no usable content: no text and no call, or only the announcement of a call."""
-
-    PAUSED = "paused"
-    """The service expects another request to continue the answer."""
-
-    UNKNOWN = "unknown"
-    """The stop reason is unknown: nothing is concluded from it."""
-
-
-_END_BY_STOP_REASON: Mapping[str, AnswerEnd] = {
-    "end_turn": AnswerEnd.DONE,
-    "stop_sequence": AnswerEnd.DONE,
-    "tool_use": AnswerEnd.TOOL_CALLS,
-    "max_tokens": AnswerEnd.LENGTH,
-    "model_context_window_exceeded": AnswerEnd.LENGTH,
-    "pause_turn": AnswerEnd.PAUSED,
-    "refusal": AnswerEnd.REFUSED,
-    CONTENT_FILTER: AnswerEnd.FILTERED,
-}
-
-
-class EndRule(Struct, frozen=True):
-    """The effects of an end.
-
-    `runs_calls`: the calls of the answer are run. `retries`: how often in a row the model is asked again before the
-    turn fails; `note` is its text. `what`: the error of a turn that fails with this end, after the model's name; empty
-    where the turn does not fail. `do`: the advice for a person.
-    """
-
-    runs_calls: bool = False
-    retries: int = 0
-    note: str = ""
-    what: str = ""
-    do: str = ""
-
-    @property
-    def is_failure(self) -> bool:
-        """True when a turn with this end has failed: the member is failed, its lead is notified, exit code 1."""
-        return bool(self.what)
-
-
-NO_ANSWER = "no-answer"
-"""The slug of every turn that failed because of its end."""
-
-ENDS: Mapping[AnswerEnd, EndRule] = {
-    AnswerEnd.DONE: EndRule(),
-    AnswerEnd.TOOL_CALLS: EndRule(runs_calls=True),
-    AnswerEnd.LENGTH: EndRule(
-        runs_calls=True,
-        retries=2,
-        note="Your last answer reached the output limit and was cut off there. A tool call that was not complete was "
-        "not run. Continue where it was cut, with shorter answers and smaller tool calls.",
-        what="reached its output limit, and the answer was cut off",
-        do="ask for shorter answers, or choose a model with a larger output limit",
-    ),
-    AnswerEnd.FILTERED: EndRule(
-        what="gave no whole answer: the filter of its service stopped it",
-        do="say it in other words, or choose another model",
-    ),
-    AnswerEnd.REFUSED: EndRule(what="refused to answer", do="say it in other words, or choose another model"),
-    AnswerEnd.EMPTY: EndRule(
-        retries=2,
-        note="Your last answer had no text and no complete tool call. Answer in words, or make the tool call.",
-        what="gave an empty answer",
-        do="say it in other words, or choose another model",
-    ),
-    AnswerEnd.PAUSED: EndRule(
-        retries=2,
-        what="paused its answer again and again, and never completed it",
-        do="continue later, or choose another model",
-    ),
-    AnswerEnd.UNKNOWN: EndRule(
-        what="ended its answer for a reason that is not known",
-        do="look at what came; a newer version may know the reason",
-    ),
-}
-"""The effects of each end. A failed turn has the error `no-answer`, and the text of the answer is kept."""
-
-
-def answer_end(stop_reason: str, content: Iterable[Block]) -> AnswerEnd:
-    """Return the end of an answer with this stop reason and these blocks."""
-    end = _END_BY_STOP_REASON.get(stop_reason, AnswerEnd.UNKNOWN)
-    if end is not AnswerEnd.DONE and end is not AnswerEnd.TOOL_CALLS:
-        return end
-    kinds = [str(block.get("type")) for block in content]
-    if "tool_use" in kinds:
-        return AnswerEnd.TOOL_CALLS
-    return AnswerEnd.EMPTY if end is AnswerEnd.TOOL_CALLS or not has_words(kinds) else AnswerEnd.DONE
-
-
-def has_words(kinds: Iterable[str]) -> bool:
-    """Return True when these kinds of blocks contain more than thinking, so that the answer can be sent again."""
-    return not _THINKING.issuperset(kinds)
-
-
-def kept_blocks(content: Iterable[Block], end: AnswerEnd) -> list[Block]:
-    """Return the blocks that the conversation keeps: calls that are not run are left out, and thinking without other
-    blocks."""
-    runs = ENDS[end].runs_calls
-    left = [block for block in content if runs or block.get("type") != "tool_use"]
-    return left if has_words(str(block.get("type")) for block in left) else []
+@lru_cache(maxsize=16)
+def _one_object(end: bytes) -> bytes:
+    """Return the same object for equal bytes."""
+    return end

@@ -3,14 +3,10 @@
 A name is an alias (`sonnet`), a vendor's id (`claude-…`) or `provider/model`. Forms of another product, and names
 without their provider, are understood too. Keys come from the environment that is passed in. Raises `CannotStart` with
 advice for a person.
-[models/model_names]
 
-The catalogue of models from public documentation, and the facts about one model, each with its source.
-
-The data file is `catalog.json`, with its date and its sources. An unknown id works too, with an unknown price and a
-small assumed window. Sources of a fact: the user's settings, the model's server, the catalogue, an assumption. The
-user's prices take precedence; local servers cost nothing.
-[models/catalog]
+Each fact about a model has its source: the user's settings, the model's server, the catalogue of public documentation
+(`catalog.json`, with its date and its sources), or an assumption. An unknown id works too, with an unknown price and a
+small assumed window. The user's prices take precedence; local servers cost nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import replace
 
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.local_servers import get_command, start_command
+from teamwright.models.local_servers import LocalServer, find_local_servers, get_command, start_command
 from teamwright.models.model import LongPrompt, ModelCard
 from teamwright.models.model_settings import ModelFacts, ModelSettings, Thinking
 from teamwright.models.provider_table import (
@@ -41,7 +37,6 @@ from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import nearest
 
 if TYPE_CHECKING:
-    from teamwright.models.local_servers import LocalServer
     from teamwright.models.model_server_queries import ServerFacts
 
 
@@ -56,8 +51,15 @@ OTHER_KEYS = {
     "AWS_BEARER_TOKEN_BEDROCK": "bedrock",
 }
 """Key variables that do not choose a model, and their providers."""
+
 MAX_OTHERS = 2
 """The number of them that an error names."""
+
+DEFAULT_MODEL = "sonnet"
+DEFAULT_OUTPUT = 8_192
+"""Output tokens of one answer where the limit is unknown."""
+
+NO_SETTINGS = ModelSettings()
 
 
 def resolve_model(name: str | None, env: Mapping[str, str], settings: ModelSettings) -> tuple[ModelCard, Endpoint]:
@@ -70,38 +72,6 @@ def resolve_model(name: str | None, env: Mapping[str, str], settings: ModelSetti
     require_key(provider, endpoint, full_name, env, settings)
     found = model_card(provider, wire, settings)
     return replace(found, hour_cache=_caches_an_hour(provider, endpoint, settings)), endpoint
-
-
-def _caches_an_hour(provider: Provider, endpoint: Endpoint, settings: ModelSettings) -> bool:
-    """Return True when breakpoints for an hour may be set: at Anthropic's own address, or as the settings say."""
-    if not provider.caching or provider.api != "messages":
-        return False
-    official = provider.id == "anthropic" and endpoint.display_address.startswith(OFFICIAL_HOST)
-    return official if settings.cache_hour == "auto" else settings.cache_hour == "on"
-
-
-def _require_named(
-    provider: Provider, wire: str, model_name: str, env: Mapping[str, str], settings: ModelSettings
-) -> None:
-    """Raise `CannotStart` (`unknown-model`) for a name without a provider that Anthropic does not have."""
-    if provider.id != "anthropic" or "/" in model_name or not model_name or is_claude(wire) or has_gateway(env):
-        return
-    known_names = {name.partition("/")[2] for name in (*settings.prices, *settings.models)} | set(settings.models)
-    if wire in aliases() or wire in known_names or provider.base_url != PROVIDERS["anthropic"].base_url:
-        return
-    from teamwright.models.local_servers import find_local_servers
-
-    served = [
-        f"{one.provider}/{model.id}"
-        for one in find_local_servers(env)
-        for model in one.models
-        if _is_same_model(wire, model.id)
-    ]
-    own = [name for name in settings.custom if name not in PROVIDERS]
-    raise no_provider_error(wire, served[:2], own, nearest(wire, aliases()))
-
-
-NO_SETTINGS = ModelSettings()
 
 
 def require_key(
@@ -118,6 +88,21 @@ def require_key(
         from teamwright.models.providers.bedrock import require_signing
 
         require_signing(endpoint)
+
+
+def split_name(name: str, settings: ModelSettings) -> tuple[Provider, str]:
+    """Return the provider and its id of the model; a name without a provider is Anthropic's.
+
+    Raises `CannotStart` (`unknown-model`) for an unknown provider, and for a provider without a model.
+    """
+    name = canonical_name(name)
+    first, slash, rest = name.partition("/")
+    known = known_providers(settings)
+    if not slash and first not in known:
+        return known["anthropic"], first
+    if first in known and rest:
+        return known[first], rest
+    raise _no_such_name(name, known)
 
 
 def known_providers(settings: ModelSettings) -> dict[str, Provider]:
@@ -138,19 +123,112 @@ def key_variables(settings: ModelSettings) -> tuple[str, ...]:
     return tuple(name for row in rows for name in (*(key.name for key in row.keys), *header_variables(row)))
 
 
-def split_name(name: str, settings: ModelSettings) -> tuple[Provider, str]:
-    """Return the provider and its id of the model; a name without a provider is Anthropic's.
+def canonical_name(name: str) -> str:
+    """Return the name that a form of another product means, e.g. `opus` for `opus[1m]`; other names unchanged."""
+    name = name.strip()
+    if name.lower().endswith(_LONG_WINDOW):
+        name = name[: -len(_LONG_WINDOW)].strip()
+    return _FOREIGN_NAMES.get(name.lower(), name)
 
-    Raises `CannotStart` (`unknown-model`) for an unknown provider, and for a provider without a model.
+
+def is_claude(name: str) -> bool:
+    """Return True when a name without a provider may be one of Anthropic's."""
+    return name.lower().startswith("claude")
+
+
+def has_gateway(env: Mapping[str, str]) -> bool:
+    """Return True when a gateway replaces Anthropic's service: its models may have any name."""
+    return bool(env.get("ANTHROPIC_BASE_URL", "").strip())
+
+
+def no_model_error(provider: Provider, model_name: str, env: Mapping[str, str], settings: ModelSettings) -> CannotStart:
+    """Return the error for a model without a key: the variables that were read, their state, and advice."""
+    servers = find_local_servers(env)
+    there = {name: id for name, id in OTHER_KEYS.items() if env.get(name, "").strip()}
+    others = {} if model_name else dict(list(there.items())[:MAX_OTHERS])
+    if model_name:
+        names = [key.name for key in reversed(provider.keys)]
+        names += ["AWS_ACCESS_KEY_ID", "AWS_PROFILE"] if provider.api == "bedrock" else []
+    else:
+        names = [name for name in KEY_VARIABLES if name not in others]
+    looked = ", ".join(names)
+    if not model_name:
+        files = (
+            f"{settings.files} settings file{'s' if settings.files > 1 else ''}" if settings.files else "the settings"
+        )
+        looked += f', "model" in {files}'
+    looked_at = [("looked at", f"{looked}: none set")]
+    looked_at += [("not read", slip) for slip in settings.slips[:MAX_OTHERS]]
+    found = [str(server) for server in servers[:3]] + _other_credentials(env, others)
+    looked_at += [("found" if place == 0 else "", line) for place, line in enumerate(found)]
+    what = f"no key for {provider.title}, which {model_name} needs" if model_name else "no model to talk to"
+    ways = [f"did you mean {name}?" for name in _served_names(model_name, servers)[:2]]
+    ways += _suggestions(provider, servers, others)
+    short = aliases()
+    if model_name and model_name not in short and (suggestion := nearest(model_name, short)):
+        ways.insert(0, f"did you mean {suggestion}?")
+    return CannotStart("no-model", what, looked_at=looked_at, do=ways)
+
+
+def no_provider_error(name: str, served: Sequence[str], own: Sequence[str], close: str | None) -> CannotStart:
+    """Return the error for a name without its provider: its possible meanings, and the settings of a server.
+
+    `served` are matching names of this machine's servers, `own` the user's providers, `close` a similar alias.
     """
-    name = canonical_name(name)
-    first, slash, rest = name.partition("/")
-    known = known_providers(settings)
-    if not slash and first not in known:
-        return known["anthropic"], first
-    if first in known and rest:
-        return known[first], rest
-    raise _no_such_name(name, known)
+    ways = [f"did you mean {close}?"] if close else []
+    ways += [f"teamwright --model {one}" for one in served]
+    ways += [f"teamwright --model {provider}/{name}" for pattern, provider in _VENDORS if pattern.match(name)]
+    if not served and _OPEN_MODELS.match(name):
+        ways.append(f"teamwright --model ollama/{name}   (or lmstudio, llamacpp, vllm, sglang)")
+    ways += [f"teamwright --model {one}/{name}" for one in own[:2]]
+    entry = '{"providers": {"NAME": {"base_url": "http://HOST:PORT/v1", "api": "openai-chat"}}}'
+    ways.append(f"--model NAME/{name} for another server, with {entry} in settings.json (docs/reference/providers.md)")
+    return CannotStart(
+        "unknown-model",
+        f'"{name}" names no provider, and is no model of Anthropic\'s',
+        looked_at=[("a model is", "provider/model, or an alias such as sonnet")],
+        do=ways,
+        note="nothing was sent",
+    )
+
+
+_FOREIGN_NAMES = {"default": "sonnet", "opusplan": "opus"}
+"""Names in another product's settings, and the model that is used for each."""
+
+_LONG_WINDOW = "[1m]"
+"""The ending of a name that asks for a window of a million tokens: the catalogue knows the window of a model."""
+
+_VENDORS = (
+    (re.compile(r"(?:gpt-(?!oss)|chatgpt|codex|o\d)", re.I), "openai"),
+    (re.compile(r"gemini", re.I), "google"),
+    (re.compile(r"(?:[a-z]{2,4}\.)?anthropic\.", re.I), "bedrock"),
+)
+_OPEN_MODELS = re.compile(
+    r".*:|(?:qwen|llama|mistral|devstral|deepseek|gpt-oss|gemma|phi|glm|kimi|granite|codestral)", re.I
+)
+"""Names of models that users run on their own servers."""
+
+
+def _caches_an_hour(provider: Provider, endpoint: Endpoint, settings: ModelSettings) -> bool:
+    """Return True when breakpoints for an hour may be set: at Anthropic's own address, or as the settings say."""
+    if not provider.caching or provider.api != "messages":
+        return False
+    official = provider.id == "anthropic" and endpoint.display_address.startswith(OFFICIAL_HOST)
+    return official if settings.cache_hour == "auto" else settings.cache_hour == "on"
+
+
+def _require_named(
+    provider: Provider, wire: str, model_name: str, env: Mapping[str, str], settings: ModelSettings
+) -> None:
+    """Raise `CannotStart` (`unknown-model`) for a name without a provider that Anthropic does not have."""
+    if provider.id != "anthropic" or "/" in model_name or not model_name or is_claude(wire) or has_gateway(env):
+        return
+    known_names = {name.partition("/")[2] for name in (*settings.prices, *settings.models)} | set(settings.models)
+    if wire in aliases() or wire in known_names or provider.base_url != PROVIDERS["anthropic"].base_url:
+        return
+    served = _served_names(wire, find_local_servers(env))
+    own = [name for name in settings.custom if name not in PROVIDERS]
+    raise no_provider_error(wire, served[:2], own, nearest(wire, aliases()))
 
 
 def _no_such_name(name: str, known: Mapping[str, Provider]) -> CannotStart:
@@ -170,51 +248,17 @@ def _no_such_name(name: str, known: Mapping[str, Provider]) -> CannotStart:
     )
 
 
-def no_model_error(provider: Provider, model_name: str, env: Mapping[str, str], settings: ModelSettings) -> CannotStart:
-    """Return the error for a model without a key: the variables that were read, their state, and advice."""
-    from teamwright.models.local_servers import find_local_servers
-
-    servers = find_local_servers(env)
-    there = {name: id for name, id in OTHER_KEYS.items() if env.get(name, "").strip()}
-    others = {} if model_name else dict(list(there.items())[:MAX_OTHERS])
-    looked = [name for name in KEY_VARIABLES if name not in others]
-    names = looked if not model_name else tuple(key.name for key in reversed(provider.keys))
-    if model_name and provider.api == "bedrock":
-        names = (*names, "AWS_ACCESS_KEY_ID", "AWS_PROFILE")
-    looked_at = [
-        (
-            "looked at",
-            ", ".join(names) + ("" if model_name else f', "model" in {_settings(settings.files)}') + ": none set",
-        )
-    ]
-    looked_at += [("not read", slip) for slip in settings.slips[:MAX_OTHERS]]
-    found = [str(server) for server in servers[:3]] + _others(env, others)
-    looked_at += [("found" if place == 0 else "", line) for place, line in enumerate(found)]
-    what = f"no key for {provider.title}, which {model_name} needs" if model_name else "no model to talk to"
-    ways = [*_likely_names(model_name, servers), *_suggestions(provider, servers, others)]
-    short = aliases()
-    if model_name and model_name not in short and (suggestion := nearest(model_name, short)):
-        ways.insert(0, f"did you mean {suggestion}?")
-    return CannotStart("no-model", what, looked_at=looked_at, do=ways)
-
-
-def _likely_names(model_name: str, servers: list[LocalServer]) -> list[str]:
+def _served_names(name: str, servers: list[LocalServer]) -> list[str]:
     """Return what a name without its provider may mean: models of a server that answers."""
-    same = [
-        f"{one.provider}/{model.id}" for one in servers for model in one.models if _is_same_model(model_name, model.id)
+    return [
+        f"{one.provider}/{model.id}"
+        for one in servers
+        for model in one.models
+        if name and name.lower() in {model.id.lower(), model.id.lower().partition(":")[0]}
     ]
-    return [f"did you mean {name}?" for name in same[:2]]
 
 
-def _is_same_model(name: str, served: str) -> bool:
-    return bool(name) and name.lower() in {served.lower(), served.lower().partition(":")[0]}
-
-
-def _settings(files: int) -> str:
-    return f"{files} settings file{'s' if files > 1 else ''}" if files else "the settings"
-
-
-def _others(env: Mapping[str, str], keys: Mapping[str, str]) -> list[str]:
+def _other_credentials(env: Mapping[str, str], keys: Mapping[str, str]) -> list[str]:
     """Return the other credentials that people may expect to be used."""
     found = [f"{name}: name a model to use it" for name in keys]
     if list(keys) == ["OPENAI_API_KEY"]:
@@ -244,169 +288,23 @@ def _suggestions(provider: Provider, servers: list[LocalServer], keys: Mapping[s
     return ways
 
 
-_FORMS = {"default": "sonnet", "opusplan": "opus"}
-"""Names in another product's settings, and the model that is used for each."""
-_LONG_WINDOW = "[1m]"
-"""The ending of a name that asks for a window of a million tokens: the catalogue knows the window of a model."""
-
-_VENDORS = (
-    (re.compile(r"(?:gpt-(?!oss)|chatgpt|codex|o\d)", re.I), "openai"),
-    (re.compile(r"gemini", re.I), "google"),
-    (re.compile(r"(?:[a-z]{2,4}\.)?anthropic\.", re.I), "bedrock"),
-)
-_OPEN = re.compile(r".*:|(?:qwen|llama|mistral|devstral|deepseek|gpt-oss|gemma|phi|glm|kimi|granite|codestral)", re.I)
-"""Names of models that users run on their own servers."""
-
-
-def canonical_name(name: str) -> str:
-    """Return the name that a form of another product means, e.g. `opus` for `opus[1m]`; other names unchanged."""
-    name = name.strip()
-    if name.lower().endswith(_LONG_WINDOW):
-        name = name[: -len(_LONG_WINDOW)].strip()
-    return _FORMS.get(name.lower(), name)
-
-
-def is_claude(name: str) -> bool:
-    """Return True when a name without a provider may be one of Anthropic's."""
-    return name.lower().startswith("claude")
-
-
-def no_provider_error(name: str, served: Sequence[str], own: Sequence[str], close: str | None) -> CannotStart:
-    """Return the error for a name without its provider: its possible meanings, and the settings of a server.
-
-    `served` are matching names of this machine's servers, `own` the user's providers, `close` a similar alias.
-    """
-    ways = [f"did you mean {close}?"] if close else []
-    ways += [f"teamwright --model {one}" for one in served]
-    ways += [f"teamwright --model {provider}/{name}" for pattern, provider in _VENDORS if pattern.match(name)]
-    if not served and _OPEN.match(name):
-        ways.append(f"teamwright --model ollama/{name}   (or lmstudio, llamacpp, vllm, sglang)")
-    ways += [f"teamwright --model {one}/{name}" for one in own[:2]]
-    entry = '{"providers": {"NAME": {"base_url": "http://HOST:PORT/v1", "api": "openai-chat"}}}'
-    ways.append(f"--model NAME/{name} for another server, with {entry} in settings.json (docs/reference/providers.md)")
-    return CannotStart(
-        "unknown-model",
-        f'"{name}" names no provider, and is no model of Anthropic\'s',
-        looked_at=[("a model is", "provider/model, or an alias such as sonnet")],
-        do=ways,
-        note="nothing was sent",
-    )
-
-
-def has_gateway(env: Mapping[str, str]) -> bool:
-    """Return True when a gateway replaces Anthropic's service: its models may have any name."""
-    return bool(env.get("ANTHROPIC_BASE_URL", "").strip())
-
-
 SETTINGS = "settings"
 """The first word of every source in the user's settings."""
-SERVER, CATALOGUE, ASSUMED = "the server", "the catalogue", "assumed"
+
+SERVER = "the server"
+CATALOGUE = "the catalogue"
+ASSUMED = "assumed"
 OWN_SERVER = "a server of your own"
 """The source of the price 0."""
+
 RATES = ("usd_in", "usd_out", "usd_cache_read", "usd_cache_write")
 _FACTS = tuple(name for name in ModelFacts.__struct_fields__ if name not in RATES)
-
-
-def source(card: ModelCard, fact: str) -> str:
-    """Return the source of a fact, e.g. `the catalogue`; `assumed` for a fact without a source."""
-    return dict(card.sources).get(fact, ASSUMED)
-
-
-def is_set(card: ModelCard, fact: str) -> bool:
-    """Return True when the user's settings contain this fact."""
-    return source(card, fact).startswith(SETTINGS)
-
-
-def known_facts(
-    provider: Provider, name: str, wire: str, settings: ModelSettings, row: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the facts of a model and their sources, the most specific source first.
-
-    `row` is the catalogue's. Prices come together from one source: a price of the user's own has no others added.
-    """
-    found: dict[str, Any] = {}
-    sources: dict[str, str] = {}
-    for layer, origin in _layers(provider, name, wire, settings, row):
-        for fact in _FACTS:
-            if fact not in found and layer.get(fact) is not None:
-                found[fact], sources[fact] = layer[fact], origin
-        if "price" not in sources and layer.get("usd_in") is not None and layer.get("usd_out") is not None:
-            found |= {rate: layer.get(rate) for rate in RATES}
-            sources["price"] = origin
-    return found, sources
-
-
-def _layers(
-    provider: Provider, name: str, wire: str, settings: ModelSettings, row: Mapping[str, Any]
-) -> Iterator[tuple[Mapping[str, Any], str]]:
-    for key in (name, *((wire,) if provider.id == "anthropic" else ())):
-        if key in settings.models:
-            yield _values(settings.models[key]), f"{SETTINGS}: models"
-    if name in settings.prices:
-        yield {rate: getattr(settings.prices[name], rate) for rate in RATES}, f"{SETTINGS}: prices"
-    if provider.id in settings.custom:
-        yield _values(settings.custom[provider.id].facts), f"{SETTINGS}: providers"
-    if settings.context_tokens and not row:
-        yield {"context_tokens": settings.context_tokens}, f"{SETTINGS}: context_tokens"
-    yield row, CATALOGUE
-    if provider.is_local:
-        yield {"usd_in": 0.0, "usd_out": 0.0, "usd_cache_read": 0.0, "usd_cache_write": 0.0}, OWN_SERVER
-
-
-def _values(facts: ModelFacts) -> dict[str, Any]:
-    return {name: getattr(facts, name) or None for name in ModelFacts.__struct_fields__} | {
-        name: value
-        for name in ("tools", "images", "thinking", "parallel", *RATES)
-        if (value := getattr(facts, name)) is not None
-    }
-
-
-def with_server(card: ModelCard, facts: ServerFacts) -> ModelCard:
-    """Return the card with the facts from the server, except for those in the user's settings."""
-    words = {"context_tokens": facts.window, "images": facts.images, "tools": facts.tools}
-    news = {fact: value for fact, value in words.items() if value is not None and not is_set(card, fact)}
-    if not news:
-        return card
-    changes: dict[str, Any] = dict(news)
-    sources = tuple((dict(card.sources) | dict.fromkeys(news, SERVER)).items())
-    return replace(card, **changes, sources=sources)
-
-
-DEFAULT_MODEL = "sonnet"
-DEFAULT_OUTPUT = 8_192
-"""Output tokens of one answer where the limit is unknown."""
 
 _CLAUDE = re.compile(r"anthropic\.(claude-[a-z0-9-]+?)(?:-v\d.*)?$")
 """A Claude model under its id at Bedrock, e.g. `eu.anthropic.claude-opus-4-5-20251101-v1:0`."""
 
 _EFFORTS_WITHOUT_THINKING = ("none", "minimal", "low", "medium", "high")
 """The levels of effort of a model that does not think."""
-
-
-@cache
-def catalog() -> dict[str, Any]:
-    """Return the data file, read once a process."""
-    return cast("dict[str, Any]", json.loads(Path(__file__).with_name("catalog.json").read_text("utf-8")))
-
-
-def aliases() -> dict[str, str]:
-    """Return short names and their ids."""
-    return dict(catalog()["aliases"])
-
-
-def prices_date() -> str:
-    """Return the date of the prices, `YYYY-MM-DD`."""
-    return str(catalog()["seen"])
-
-
-def known_ids(provider: str = "anthropic") -> list[str]:
-    """Return the ids of a provider in the catalogue, the current ones first."""
-    return list(_models(provider))
-
-
-def is_known_id(provider: str, wire: str) -> bool:
-    """Return True when the catalogue has the id, also under another name."""
-    return bool(_row(provider, wire))
 
 
 def model_card(provider: Provider, wire: str, settings: ModelSettings) -> ModelCard:
@@ -447,6 +345,97 @@ def thinking_field(model: ModelCard, thinking: Thinking) -> dict[str, str] | Non
     row = _row(model.provider, model.wire)
     field = row.get("thinking_on" if thinking == "adaptive" else "thinking_off")
     return dict(field) if field else None
+
+
+def with_server(card: ModelCard, facts: ServerFacts) -> ModelCard:
+    """Return the card with the facts from the server, except for those in the user's settings."""
+    words = {"context_tokens": facts.window, "images": facts.images, "tools": facts.tools}
+    news = {fact: value for fact, value in words.items() if value is not None and not is_set(card, fact)}
+    if not news:
+        return card
+    changes: dict[str, Any] = dict(news)
+    sources = tuple((dict(card.sources) | dict.fromkeys(news, SERVER)).items())
+    return replace(card, **changes, sources=sources)
+
+
+def source(card: ModelCard, fact: str) -> str:
+    """Return the source of a fact, e.g. `the catalogue`; `assumed` for a fact without a source."""
+    return dict(card.sources).get(fact, ASSUMED)
+
+
+def is_set(card: ModelCard, fact: str) -> bool:
+    """Return True when the user's settings contain this fact."""
+    return source(card, fact).startswith(SETTINGS)
+
+
+def known_facts(
+    provider: Provider, name: str, wire: str, settings: ModelSettings, row: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the facts of a model and their sources, the most specific source first.
+
+    `row` is the catalogue's. Prices come together from one source: a price of the user's own has no others added.
+    """
+    found: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for layer, origin in _layers(provider, name, wire, settings, row):
+        for fact in _FACTS:
+            if fact not in found and layer.get(fact) is not None:
+                found[fact], sources[fact] = layer[fact], origin
+        if "price" not in sources and layer.get("usd_in") is not None and layer.get("usd_out") is not None:
+            found |= {rate: layer.get(rate) for rate in RATES}
+            sources["price"] = origin
+    return found, sources
+
+
+@cache
+def catalog() -> dict[str, Any]:
+    """Return the data file, read once a process."""
+    return cast("dict[str, Any]", json.loads(Path(__file__).with_name("catalog.json").read_text("utf-8")))
+
+
+def aliases() -> dict[str, str]:
+    """Return short names and their ids."""
+    return dict(catalog()["aliases"])
+
+
+def prices_date() -> str:
+    """Return the date of the prices, `YYYY-MM-DD`."""
+    return str(catalog()["seen"])
+
+
+def known_ids(provider: str = "anthropic") -> list[str]:
+    """Return the ids of a provider in the catalogue, the current ones first."""
+    return list(_models(provider))
+
+
+def is_known_id(provider: str, wire: str) -> bool:
+    """Return True when the catalogue has the id, also under another name."""
+    return bool(_row(provider, wire))
+
+
+def _layers(
+    provider: Provider, name: str, wire: str, settings: ModelSettings, row: Mapping[str, Any]
+) -> Iterator[tuple[Mapping[str, Any], str]]:
+    for key in (name, *((wire,) if provider.id == "anthropic" else ())):
+        if key in settings.models:
+            yield _values(settings.models[key]), f"{SETTINGS}: models"
+    if name in settings.prices:
+        yield {rate: getattr(settings.prices[name], rate) for rate in RATES}, f"{SETTINGS}: prices"
+    if provider.id in settings.custom:
+        yield _values(settings.custom[provider.id].facts), f"{SETTINGS}: providers"
+    if settings.context_tokens and not row:
+        yield {"context_tokens": settings.context_tokens}, f"{SETTINGS}: context_tokens"
+    yield row, CATALOGUE
+    if provider.is_local:
+        yield {"usd_in": 0.0, "usd_out": 0.0, "usd_cache_read": 0.0, "usd_cache_write": 0.0}, OWN_SERVER
+
+
+def _values(facts: ModelFacts) -> dict[str, Any]:
+    return {name: getattr(facts, name) or None for name in ModelFacts.__struct_fields__} | {
+        name: value
+        for name in ("tools", "images", "thinking", "parallel", *RATES)
+        if (value := getattr(facts, name)) is not None
+    }
 
 
 def _efforts(provider: str, wire: str, settings: ModelSettings) -> tuple[str, ...]:

@@ -1,17 +1,13 @@
-"""A rate limiter for each credential: all users of a key share its rate limit, so all members wait together.
+"""A rate limiter for each credential, and a warm-up of the service's cache for each model.
 
-After "too many requests" and "overloaded" all calls pause, with jitter, and fewer may run at once; each success raises
-the limit a little. Waiting costs nothing: a pause is a timer, queued calls are woken by finished ones. Only a call that
-waits for another process's permit polls. Usable from several event loops. Depends on `rate_state` and
-`rate_limit_store`.
-[models/rate_limit/rate_limiter]
+All users of a key share its rate limit, so all members wait together. After "too many requests" and "overloaded" all
+calls pause, with jitter, and fewer may run at once; each success raises the limit a little. Waiting costs nothing: a
+pause is a timer, queued calls are woken by finished ones. Only a call that waits for another process's permit polls.
+Usable from several event loops.
 
-Cache warm-up: of several calls with equal prefixes the first goes ahead, so that the others read from the cache.
-
-Services cache tools before the rest, so prompts with the same tools for the same model are equal here: those of the
-members of a team, whose other texts differ. A call without an equal one never waits, and no call waits longer than the
-limit.
-[models/rate_limit/cache_warmup]
+Of several calls with equal prefixes the first goes ahead, so that the others read from the cache. Services cache tools
+before the rest, so prompts with the same tools for the same model are equal here: those of the members of a team, whose
+other texts differ. A call without an equal one never waits, and no call waits longer than the limit.
 """
 
 from __future__ import annotations
@@ -43,22 +39,6 @@ from teamwright.protocol.time_limit import time_limit
 
 POLL_S = 0.05
 """Seconds between two polls for another process's permit, and a random addition up to as much."""
-
-
-class CallPermit:
-    """The permit of one request. `epoch` distinguishes a known refusal from a new one."""
-
-    __slots__ = ("epoch",)
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-
-
-class _Waiting(NamedTuple):
-    """A place in the queue; `waits_for_others`: this process has room, but other processes have all permits."""
-
-    future: asyncio.Future[None]
-    waits_for_others: bool
 
 
 class RateLimiter:
@@ -241,12 +221,25 @@ class RateLimiter:
             on_change()
 
 
+class CallPermit:
+    """The permit of one request. `epoch` distinguishes a known refusal from a new one."""
+
+    __slots__ = ("epoch",)
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+
+class _Waiting(NamedTuple):
+    """A place in the queue; `waits_for_others`: this process has room, but other processes have all permits."""
+
+    future: asyncio.Future[None]
+    waits_for_others: bool
+
+
 def _set_done(place: asyncio.Future[None]) -> None:
     if not place.done():
         place.set_result(None)
-
-
-_RATE_LIMITERS: dict[tuple[str, str, int | None], RateLimiter] = {}
 
 
 def rate_limiter_for(fingerprint: str, page: Path | None = None, most: int | None = None) -> RateLimiter:
@@ -268,39 +261,13 @@ def _open_store(page: Path | None) -> RateLimitStore:
         return MemoryRateLimitStore()
 
 
+_RATE_LIMITERS: dict[tuple[str, str, int | None], RateLimiter] = {}
+
 WARM_S = 240.0
 """Seconds that a service is assumed to cache a prompt after its last use: five minutes, less a margin."""
+
 _MAX_KNOWN = 256
-
-
-class LeadingCall:
-    """The first call with a prefix; `release_followers` ends the wait of the others."""
-
-    __slots__ = ("_done", "loop")
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self._done = asyncio.Event()
-
-    def release_followers(self) -> None:
-        """Release the waiting calls: its answer began, or it failed."""
-        self._done.set()
-
-    async def wait(self, within_s: float) -> None:
-        """Wait until its answer began or failed, `within_s` seconds at most."""
-        try:
-            async with time_limit(within_s):
-                await self._done.wait()
-        except TimeoutError:
-            return
-
-
-def shared_prefix_key(prefix: Prefix) -> str:
-    """Return a key of the part of a prefix that other agents share: model and tools; without tools all of it."""
-    if not prefix.end:
-        return prefix.digest
-    head = b"\0".join([prefix.model.encode(), ",".join(prefix.betas).encode(), prefix.end])
-    return hashlib.sha256(head).hexdigest()
+"""The most prefixes that are remembered."""
 
 
 class CacheWarmup:
@@ -338,7 +305,8 @@ class CacheWarmup:
     @contextmanager
     def lead(self, prefix: Prefix) -> Generator[None]:
         """Make later calls with an equal prompt wait during a call, if the prompt is new to the service."""
-        key, first = self._key(prefix), None
+        key = self._key(prefix)
+        first: LeadingCall | None = None
         if self._within_s and key not in self._first:
             first = self._first[key] = LeadingCall()
         try:
@@ -354,6 +322,36 @@ class CacheWarmup:
             key = self._keys[prefix.digest] = shared_prefix_key(prefix)
             _drop_oldest(self._keys)
         return key
+
+
+class LeadingCall:
+    """The first call with a prefix; `release_followers` ends the wait of the others."""
+
+    __slots__ = ("_done", "loop")
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._done = asyncio.Event()
+
+    def release_followers(self) -> None:
+        """Release the waiting calls: its answer began, or it failed."""
+        self._done.set()
+
+    async def wait(self, within_s: float) -> None:
+        """Wait until its answer began or failed, `within_s` seconds at most."""
+        try:
+            async with time_limit(within_s):
+                await self._done.wait()
+        except TimeoutError:
+            return
+
+
+def shared_prefix_key(prefix: Prefix) -> str:
+    """Return a key of the part of a prefix that other agents share: model and tools; without tools all of it."""
+    if not prefix.end:
+        return prefix.digest
+    head = b"\0".join([prefix.model.encode(), ",".join(prefix.betas).encode(), prefix.end])
+    return hashlib.sha256(head).hexdigest()
 
 
 def _drop_oldest(known: dict[str, Any]) -> None:

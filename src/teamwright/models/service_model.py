@@ -1,16 +1,10 @@
 """The adapter for model services: sends requests as bytes, yields the answer in parts, and retries.
 
-It uses the Messages API, or with an API format (`providers`) another API. Depends on `http_exchange`,
-`answer_assembly`, `service_error`, `failure_texts`, and on `rate_limit` for the order of calls. Raises nothing but
-`CancelledError`.
-[models/service_model]
+It uses the Messages API, or with an API format (`providers`) another API. Raises nothing but `CancelledError`.
 
-Facts about a model from a server of the user: the window, and the other models of the server.
-
-Other services are never asked. A server may know the window only once the model is loaded, after the first answer:
-until it reports the window, it is asked again after each answer, a few times. Each query is bounded in time. Depends on
-`model_server_queries`.
-[models/server_model]
+Servers of the user are also asked for facts: the window, and their other models. Other services are never asked. A
+server may know the window only once the model is loaded, after the first answer: until it reports the window, it is
+asked again after each answer, a few times. Each query is bounded in time.
 """
 
 from __future__ import annotations
@@ -27,6 +21,7 @@ from msgspec.structs import replace
 
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import (
+    SERVICE_SAID,
     AlivePart,
     Failure,
     ModelCard,
@@ -59,26 +54,34 @@ if TYPE_CHECKING:
 
 ALIVE_EVERY_S = 1.0
 """Seconds between two AliveParts while an answer grows without text (the input of a tool call)."""
+
 ALIVE_EVERY_BYTES = 2_048
 """Bytes of arguments after which an AlivePart is yielded earlier."""
+
 ENDLESS_FACTOR = 4
 """An answer is cut at this multiple of the requested maximum, estimated by bytes: it does not end."""
+
 ENDLESS_TOKENS = 8_192
 """The same in tokens for small maxima. As many events without content are allowed too."""
+
 WARMUP_WAIT = "an equal prompt, which is read first"
 """The wait reason of a call that lets another one go first."""
+
 CONTINUATIONS = 8
 """The number of requests for one answer that the service pauses (`pause_turn`); after them it is returned as it is."""
+
 FIRST_CONNECTS = 2
 """The number of retries for a service that never answered and cannot be reached."""
+
 FAILING_WAIT_S = 1.0
 """Seconds that a call waits at least for its turn, however long the service has failed."""
+
 MAX_REASON = 120
 """Characters of a service's error text that are shown with the first retry."""
+
 LOCAL_FAILURE_STATUSES = frozenset({500, 501, 502})
 """Statuses of a local server that cannot run the model, e.g. for lack of memory. A server that never answered is then
 retried as rarely as one that cannot be reached. 503 is not among them: it means that the model is still loading."""
-
 
 PROVIDERS_THAT_REFUSE = frozenset({"anthropic", "openai", "google", "bedrock"})
 """Providers that refuse a prompt that does not fit; others may cut it silently, and are checked."""
@@ -141,7 +144,8 @@ class ServiceModel:
             return
         items: Sequence[bytes] = request.items
         whole: Reply | None = None
-        outcome, lost = _Outcome(), Usage()
+        outcome = _Outcome()
+        lost = Usage()
         for _ in range(CONTINUATIONS):
             outcome = _Outcome()
             async with aclosing(self._answer(request, items, outcome)) as parts:
@@ -166,7 +170,8 @@ class ServiceModel:
         if not self._served.oversized_prefix_tokens(request):
             return None
         self._card = await self._served.card_after_overflow(self._card)
-        head, window = self._served.oversized_prefix_tokens(request), self._served.window
+        head = self._served.oversized_prefix_tokens(request)
+        window = self._served.window
         if not head or window is None:
             return None
         from teamwright.models.failure_texts import no_room_failure
@@ -186,9 +191,16 @@ class ServiceModel:
             except ServiceError as trouble:
                 outcome.failure = self._failed(trouble, tries)
                 return
-            attempt = _Attempt(exchange, self._format, request.prefix, items, self._cache_warmup)
-            attempt.most_tokens = max(ENDLESS_TOKENS, ENDLESS_FACTOR * self._longest(request))
-            attempt.tags = ThinkTags() if self._card.think_tags else None
+            longest = answer_tokens(request.prefix, self._card.max_output_tokens)
+            attempt = _Attempt(
+                exchange,
+                self._format,
+                request.prefix,
+                items,
+                self._cache_warmup,
+                most_tokens=max(ENDLESS_TOKENS, ENDLESS_FACTOR * longest),
+                tags=ThinkTags() if self._card.think_tags else None,
+            )
             async with aclosing(self._run_attempt(attempt)) as parts:
                 async for part in parts:
                     yield part
@@ -222,8 +234,7 @@ class ServiceModel:
         self, attempt: _Attempt
     ) -> AsyncGenerator[TextPart | ThinkingPart | UsagePart | AlivePart, None]:
         """Run one exchange when the rate limiter permits it, and report its result to the limiter."""
-        waits = self._rate_limiter.wait_reason
-        if waits:
+        if waits := self._rate_limiter.wait_reason:
             yield AlivePart(waits)
         with attempt.lead():
             async with AsyncExitStack() as permit:
@@ -243,7 +254,9 @@ class ServiceModel:
     def _account(self, turn: CallPermit, attempt: _Attempt) -> None:
         trouble = attempt.trouble
         if trouble is None:
-            self._answered, self._failing_since, self._last_trouble = True, None, None
+            self._answered = True
+            self._failing_since = None
+            self._last_trouble = None
             self._rate_limiter.note_success(turn)
             return
         if not is_worth_retrying(trouble):
@@ -315,9 +328,6 @@ class ServiceModel:
             id=assembly.id,
         )
 
-    def _longest(self, request: Request) -> int:
-        return answer_tokens(request.prefix, self._card.max_output_tokens)
-
     def _failed_usage(self, attempt: _Attempt, request: Request) -> Usage:
         """Return the usage of a failed attempt whose answer had begun: it counts as a request then."""
         assembly = attempt.assembly
@@ -356,14 +366,14 @@ class _Attempt:
         "_cache_warmup",
         "_format",
         "_hidden_size",
+        "_most_tokens",
         "_prefix",
+        "_tags",
         "_translator",
         "assembly",
         "exchange",
         "items",
-        "most_tokens",
         "shared_pause_s",
-        "tags",
         "trouble",
     )
 
@@ -374,15 +384,21 @@ class _Attempt:
         prefix: Prefix,
         items: Sequence[bytes],
         cache_warmup: CacheWarmup,
+        *,
+        most_tokens: int,
+        tags: ThinkTags | None,
     ) -> None:
         self.exchange = exchange
-        self._format, self._prefix, self.items, self._cache_warmup = api_format, prefix, items, cache_warmup
+        self.items = items
+        self._format = api_format
+        self._prefix = prefix
+        self._cache_warmup = cache_warmup
+        self._most_tokens = most_tokens
+        self._tags = tags
         self._translator = api_format.translator()
         self.assembly = AnswerAssembly()
         self.trouble: ServiceError | None = None
         self.shared_pause_s: float | None = None
-        self.tags: ThinkTags | None = None
-        self.most_tokens = ENDLESS_TOKENS
         self._hidden_size = 0
 
     def lead(self) -> AbstractContextManager[None]:
@@ -431,10 +447,9 @@ class _Attempt:
         size = self.assembly.size
         try:
             events = self._translate(event)
-            visible_events = (
-                events if (tags := self.tags) is None else [one for each in events for one in tags.take(each)]
-            )
-            parts = [self.assembly.add_event(one) for one in visible_events]
+            if (tags := self._tags) is not None:
+                events = [one for each in events for one in tags.take(each)]
+            parts = [self.assembly.add_event(one) for one in events]
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError):
             raise ServiceError("strange", f"an event of an unknown shape: {event.get('type')}") from None
         self._check_length(size)
@@ -447,9 +462,9 @@ class _Attempt:
 
         `before` is its size before the newest event.
         """
-        assembly, most = self.assembly, self.most_tokens
-        grows = assembly.size > before and written_tokens(before) > most
-        if grows or assembly.events > most + ENDLESS_TOKENS:
+        most = self._most_tokens
+        grows = self.assembly.size > before and written_tokens(before) > most
+        if grows or self.assembly.events > most + ENDLESS_TOKENS:
             raise ServiceError("endless", f"it did not end, and was cut after {most:,} tokens")
 
     def _translate(self, event: dict[str, Any]) -> Iterable[dict[str, Any]]:
@@ -471,7 +486,7 @@ def _failure_reason(failure: Failure) -> str:
     if failure.slug == "no-network":
         more = failure.do[0] if failure.do and failure.do[0].startswith("start ") else ""
     else:
-        more = dict(failure.looked_at).get("it said", "")
+        more = dict(failure.looked_at).get(SERVICE_SAID, "")
     return f"{failure.what}: {more[:MAX_REASON]}" if more else failure.what
 
 
@@ -484,6 +499,9 @@ def _join_replies(before: Reply | None, after: Reply) -> Reply:
 
 MAX_QUERIES = 3
 """The number of queries for a window that a server does not report."""
+
+_REPORTS_LATER = frozenset({"ollama", "lmstudio"})
+"""Servers that know the window only once the model is loaded."""
 
 
 class ServerModelFacts:
@@ -501,7 +519,7 @@ class ServerModelFacts:
         if not self._endpoint.own:
             return card
         card = await self._query_server(card)
-        reports_later = self._endpoint.provider in _TELLS_LATER
+        reports_later = self._endpoint.provider in _REPORTS_LATER
         self._queries_left = (
             MAX_QUERIES if reports_later and self.window is None and not is_set(card, "context_tokens") else 0
         )
@@ -545,7 +563,3 @@ class ServerModelFacts:
         """Return the tokens of the prefix when it alone exceeds the window; else 0."""
         head = request.prefix.size // 4
         return head if self.window is not None and head > self.window else 0
-
-
-_TELLS_LATER = frozenset({"ollama", "lmstudio"})
-"""Servers that know the window only once the model is loaded."""

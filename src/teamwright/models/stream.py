@@ -1,15 +1,11 @@
-"""One HTTP exchange: a request, the events of its answer, and two timeouts.
+"""One HTTP exchange with a model service, and the assembly of its answer from the events of the Messages API's stream.
 
 The read timeout restarts at each byte, the progress timeout at each event except keep-alives. Leaving the iteration
 closes the connection. All failures are raised as `ServiceError`. The only module of the package that uses httpx2.
-[models/http_exchange]
-
-Assembly of an answer from the events of the Messages API's stream.
 
 Unknown blocks and keys are stored as received; unknown events and deltas are ignored. An incomplete answer is never
 returned as a whole one. Thinking in tags at the beginning of a text is separated from the text. Format:
 https://platform.claude.com/docs/en/build-with-claude/streaming
-[models/answer_assembly]
 """
 
 from __future__ import annotations
@@ -18,14 +14,14 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import TextPart, ThinkingPart, UsagePart
 from teamwright.models.model_settings import STALL_QUIET_S, STALL_S, ModelSettings
-from teamwright.models.providers.api_format import EventReader, OutgoingRequest
+from teamwright.models.providers.api_format import Event, EventReader, OutgoingRequest, thinking_block
 from teamwright.models.service_error import (
     ServiceAnswer,
     ServiceError,
@@ -46,60 +42,12 @@ if TYPE_CHECKING:
 
 MAX_ERROR_BODY = 64 * 1024
 """Bytes that are read of an error response."""
+
 ENDING_S = 0.25
 """Seconds that a stream may stay open after its answer is complete."""
+
 TRAILING_S = 5.0
 """The same, in seconds, while the usage is still missing."""
-
-
-class Timeouts(Struct, frozen=True):
-    """Limits in seconds."""
-
-    connect_s: float
-    read_s: float
-    stall_s: float
-
-    @classmethod
-    def from_settings(cls, settings: ModelSettings, endpoint: Endpoint) -> Timeouts:
-        """Return the limits for an endpoint: longer ones for local servers, and for models that think silently."""
-        quiet = endpoint.is_local or endpoint.api != "messages"
-        stall = settings.stall_s or (STALL_QUIET_S if quiet else STALL_S)
-        read = stall if quiet else min(settings.read_timeout_s, stall)
-        return cls(settings.connect_s, read, stall)
-
-
-def new_client(endpoint: Endpoint, timeouts: Timeouts) -> AsyncClient:
-    """Return a client for one endpoint. TLS and the proxy settings are read only where they are needed.
-
-    Raises `ServiceError` for an unusable proxy or unusable certificates in the environment.
-    """
-    import httpx2
-
-    hide_http_logs()
-    try:
-        return httpx2.AsyncClient(
-            # Without `trust_env` the certificates of the environment must be passed explicitly.
-            verify=httpx2.create_ssl_context()
-            if endpoint.uses_tls and endpoint.is_on_this_machine
-            else not endpoint.is_on_this_machine,
-            trust_env=not endpoint.is_on_this_machine,
-            follow_redirects=False,
-            timeout=httpx2.Timeout(None, connect=timeouts.connect_s, write=timeouts.stall_s),
-            limits=httpx2.Limits(max_connections=None, keepalive_expiry=60.0),
-        )
-    except (ImportError, OSError, ValueError, httpx2.InvalidURL) as problem:
-        raise unusable_client_error(problem) from None
-
-
-def unusable_client_error(problem: Exception) -> ServiceError:
-    """Return the error of a client that cannot be created: a SOCKS proxy, certificates, the address of a proxy."""
-    if isinstance(problem, ImportError):
-        return ServiceError("setup", "a SOCKS proxy (ALL_PROXY, HTTPS_PROXY) needs the package socksio")
-    if isinstance(problem, OSError):
-        return ServiceError("setup", "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read")
-    return ServiceError(
-        "setup", "the address of the proxy (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY) cannot be used"
-    )
 
 
 class HttpExchange:
@@ -222,6 +170,55 @@ class HttpExchange:
         )
 
 
+class Timeouts(Struct, frozen=True):
+    """Limits in seconds."""
+
+    connect_s: float
+    read_s: float
+    stall_s: float
+
+    @classmethod
+    def from_settings(cls, settings: ModelSettings, endpoint: Endpoint) -> Timeouts:
+        """Return the limits for an endpoint: longer ones for local servers, and for models that think silently."""
+        quiet = endpoint.is_local or endpoint.api != "messages"
+        stall = settings.stall_s or (STALL_QUIET_S if quiet else STALL_S)
+        read = stall if quiet else min(settings.read_timeout_s, stall)
+        return cls(settings.connect_s, read, stall)
+
+
+def new_client(endpoint: Endpoint, timeouts: Timeouts) -> AsyncClient:
+    """Return a client for one endpoint. TLS and the proxy settings are read only where they are needed.
+
+    Raises `ServiceError` for an unusable proxy or unusable certificates in the environment.
+    """
+    import httpx2
+
+    hide_http_logs()
+    here = endpoint.is_on_this_machine
+    try:
+        return httpx2.AsyncClient(
+            # Without `trust_env` the certificates of the environment must be passed explicitly.
+            verify=httpx2.create_ssl_context() if here and endpoint.uses_tls else not here,
+            trust_env=not here,
+            follow_redirects=False,
+            timeout=httpx2.Timeout(None, connect=timeouts.connect_s, write=timeouts.stall_s),
+            limits=httpx2.Limits(max_connections=None, keepalive_expiry=60.0),
+        )
+    except (ImportError, OSError, ValueError, httpx2.InvalidURL) as problem:
+        raise unusable_client_error(problem) from None
+
+
+def unusable_client_error(problem: Exception) -> ServiceError:
+    """Return the error of a client that cannot be created: a SOCKS proxy, certificates, the address of a proxy."""
+    if isinstance(problem, ImportError):
+        return ServiceError("setup", "a SOCKS proxy (ALL_PROXY, HTTPS_PROXY) needs the package socksio")
+    if isinstance(problem, OSError):
+        return ServiceError("setup", "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read")
+    return ServiceError(
+        "setup", "the address of the proxy (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY) cannot be used"
+    )
+
+
 async def get_json(
     endpoint: Endpoint, path: str, timeouts: Timeouts, signed: list[tuple[str, str]] | None = None
 ) -> dict[str, Any]:
@@ -277,19 +274,114 @@ def _error_text(error: Exception) -> str:
 CUT_OFF_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
 """Stop reasons after which the last block may be incomplete."""
 
-_GROWING = {"text_delta": "text", "thinking_delta": "thinking"}
-
-MAX_TOKENS = 1e9
+MAX_COUNT = 1e9
 """The largest plausible count of tokens; larger ones are ignored."""
 
+_GROWING = {"text_delta": "text", "thinking_delta": "thinking"}
 
-def join_surrogates(text: str) -> str:
-    """Return the text with surrogate pairs joined that came in two events; a lone half becomes U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+
+class AnswerAssembly:
+    """An assembly of events in order; `is_whole` is True from `message_stop` on."""
+
+    __slots__ = ("_blocks", "_usage", "events", "hidden_size", "id", "is_whole", "model", "size", "stop_reason")
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, _OpenBlock] = {}
+        self._usage: dict[str, Any] = {}
+        self.id = ""
+        self.model = ""
+        self.stop_reason = ""
+        self.is_whole = False
+        self.events = 0
+        """The number of events."""
+        self.size = 0
+        """The bytes of the text, thinking and arguments so far."""
+        self.hidden_size = 0
+        """The bytes among them that are no part to be shown: arguments of calls."""
+
+    def add_event(self, event: dict[str, Any]) -> TextPart | ThinkingPart | UsagePart | None:
+        """Add one event. Return the part of it that can be shown immediately, or the counts so far."""
+        kind = event.get("type")
+        self.events += 1
+        if self.is_whole:
+            # Only the counts may follow the end: a call in later events would run although no answer has it.
+            if kind != "message_delta":
+                return None
+            self._count(event.get("usage"))
+            return UsagePart(self.usage())
+        if kind == "content_block_delta":
+            return self._delta(event)
+        if kind == "content_block_start":
+            return self._start(event)
+        if kind == "message_start":
+            message = cast("dict[str, Any]", event.get("message") or {})
+            self.model = str(message.get("model") or "")
+            self.id = str(message.get("id") or "")
+            self._count(message.get("usage"))
+            return UsagePart(self.usage())
+        if kind == "message_delta":
+            delta = cast("dict[str, Any]", event.get("delta") or {})
+            self.stop_reason = str(delta.get("stop_reason") or self.stop_reason)
+            self._count(event.get("usage"))
+            return UsagePart(self.usage())
+        if kind == "message_stop":
+            self.is_whole = True
+        return None
+
+    def _start(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
+        block = cast("Block", dict(event.get("content_block") or {}))
+        self._blocks[int(event.get("index", len(self._blocks)))] = _OpenBlock(block)
+        return _stream_part(str(block.get("type")), str(block.get("text") or block.get("thinking") or ""))
+
+    def _delta(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
+        growing = self._blocks.get(int(event.get("index", -1)))
+        delta = cast("dict[str, Any]", event.get("delta") or {})
+        if growing is None:
+            return None
+        growing.add(delta)
+        key = _GROWING.get(str(delta.get("type")))
+        if key is None:
+            hidden = text_size(str(delta.get("partial_json") or ""))
+            self.size += hidden
+            self.hidden_size += hidden
+            return None
+        text = str(delta.get(key) or "")
+        self.size += text_size(text)
+        return _stream_part(key, text)
+
+    def _count(self, usage: object) -> None:
+        """Update the counts, which are totals: a later one replaces an earlier one, a missing one does not."""
+        if isinstance(usage, dict):
+            counts = cast("dict[str, Any]", usage)
+            self._usage.update({key: value for key, value in counts.items() if value is not None})
+
+    def content(self) -> list[Block]:
+        """Return the blocks in order, without empty text and incomplete calls."""
+        growing = [self._blocks[index] for index in sorted(self._blocks)]
+        cut = self.stop_reason in CUT_OFF_REASONS
+        last = len(growing) - 1
+        blocks = [g.finish(may_be_cut=cut and place == last) for place, g in enumerate(growing)]
+        return [block for block in blocks if block is not None]
+
+    def usage(self) -> Usage:
+        """Return the usage of the request, without money. A value that is no number of tokens is ignored."""
+
+        def count(key: str, counts_of: Mapping[str, Any] = self._usage) -> int:
+            value = counts_of.get(key, 0)
+            counts = isinstance(value, int | float) and 0 <= value < MAX_COUNT
+            return int(value) if counts else 0
+
+        written = count("cache_creation_input_tokens")
+        kinds = self._usage.get("cache_creation")
+        hour = count("ephemeral_1h_input_tokens", cast("Mapping[str, Any]", kinds)) if isinstance(kinds, dict) else 0
+        return Usage(
+            input_tokens=count("input_tokens"),
+            output_tokens=count("output_tokens"),
+            cache_read=count("cache_read_input_tokens"),
+            cache_write=written,
+            requests=1,
+            cache_write_hour=min(hour, written),
+        )
 
 
 class _OpenBlock:
@@ -343,113 +435,6 @@ class _OpenBlock:
         return self.block
 
 
-def _whole_pairs(value: dict[str, Any]) -> dict[str, Any]:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return json.loads(join_surrogates(json.dumps(value, ensure_ascii=False)))
-    return value
-
-
-class AnswerAssembly:
-    """An assembly of events in order; `is_whole` is True from `message_stop` on."""
-
-    __slots__ = ("_blocks", "_usage", "events", "hidden_size", "id", "is_whole", "model", "size", "stop_reason")
-
-    def __init__(self) -> None:
-        self._blocks: dict[int, _OpenBlock] = {}
-        self._usage: dict[str, Any] = {}
-        self.id = ""
-        self.model = ""
-        self.stop_reason = ""
-        self.is_whole = False
-        self.events = 0
-        """The number of events."""
-        self.size = 0
-        """The bytes of the text, thinking and arguments so far."""
-        self.hidden_size = 0
-        """The bytes among them that are no part to be shown: arguments of calls."""
-
-    def add_event(self, event: dict[str, Any]) -> TextPart | ThinkingPart | UsagePart | None:
-        """Add one event. Return the part of it that can be shown immediately, or the counts so far."""
-        kind = event.get("type")
-        self.events += 1
-        if self.is_whole:
-            # Only the counts may follow the end: a call in later events would run although no answer has it.
-            if kind != "message_delta":
-                return None
-            self._count(event.get("usage"))
-            return UsagePart(self.usage())
-        if kind == "content_block_delta":
-            return self._delta(event)
-        if kind == "content_block_start":
-            return self._start(event)
-        if kind == "message_start":
-            message = cast("dict[str, Any]", event.get("message") or {})
-            self.model = str(message.get("model") or "")
-            self.id = str(message.get("id") or "")
-            self._count(message.get("usage"))
-            return UsagePart(self.usage())
-        elif kind == "message_delta":
-            delta = cast("dict[str, Any]", event.get("delta") or {})
-            self.stop_reason = str(delta.get("stop_reason") or self.stop_reason)
-            self._count(event.get("usage"))
-            return UsagePart(self.usage())
-        elif kind == "message_stop":
-            self.is_whole = True
-        return None
-
-    def _start(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
-        block = cast("Block", dict(event.get("content_block") or {}))
-        self._blocks[int(event.get("index", len(self._blocks)))] = _OpenBlock(block)
-        return _stream_part(str(block.get("type")), str(block.get("text") or block.get("thinking") or ""))
-
-    def _delta(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
-        growing = self._blocks.get(int(event.get("index", -1)))
-        delta = cast("dict[str, Any]", event.get("delta") or {})
-        if growing is None:
-            return None
-        growing.add(delta)
-        key = _GROWING.get(str(delta.get("type")))
-        if key is None:
-            hidden = text_size(str(delta.get("partial_json") or ""))
-            self.size += hidden
-            self.hidden_size += hidden
-            return None
-        text = str(delta.get(key) or "")
-        self.size += text_size(text)
-        return _stream_part(key, text)
-
-    def _count(self, usage: object) -> None:
-        """Update the counts, which are totals: a later one replaces an earlier one, a missing one does not."""
-        if isinstance(usage, dict):
-            counts = cast("dict[str, Any]", usage)
-            self._usage.update({key: value for key, value in counts.items() if value is not None})
-
-    def content(self) -> list[Block]:
-        """Return the blocks in order, without empty text and incomplete calls."""
-        growing = [self._blocks[index] for index in sorted(self._blocks)]
-        cut = self.stop_reason in CUT_OFF_REASONS
-        last = len(growing) - 1
-        blocks = [g.finish(may_be_cut=cut and place == last) for place, g in enumerate(growing)]
-        return [block for block in blocks if block is not None]
-
-    def usage(self) -> Usage:
-        """Return the usage of the request, without money. A value that is no number of tokens is ignored."""
-
-        def count(key: str, counts_of: Mapping[str, Any] = self._usage) -> int:
-            value = counts_of.get(key, 0)
-            counts = isinstance(value, int | float) and 0 <= value < MAX_TOKENS
-            return int(value) if counts else 0
-
-        written, kinds = count("cache_creation_input_tokens"), self._usage.get("cache_creation")
-        hour = count("ephemeral_1h_input_tokens", cast("Mapping[str, Any]", kinds)) if isinstance(kinds, dict) else 0
-        read = count("cache_read_input_tokens")
-        return Usage(
-            count("input_tokens"), count("output_tokens"), read, written, 1, cache_write_hour=min(hour, written)
-        )
-
-
 def _stream_part(kind: str | None, text: str) -> TextPart | ThinkingPart | None:
     if not text:
         return None
@@ -458,11 +443,28 @@ def _stream_part(kind: str | None, text: str) -> TextPart | ThinkingPart | None:
     return ThinkingPart(text) if kind == "thinking" else None
 
 
-Event: TypeAlias = dict[str, Any]
+def _whole_pairs(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.loads(join_surrogates(json.dumps(value, ensure_ascii=False)))
+    return value
 
-OPEN, CLOSE = "<think>", "</think>"
-BY = "think-tags"
-"""The mark of such thinking: it is sent back to no service."""
+
+def join_surrogates(text: str) -> str:
+    """Return the text with surrogate pairs joined that came in two events; a lone half becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+_OPENING_TAG = "<think>"
+_CLOSING_TAG = "</think>"
+_THINK_TAGS = "think-tags"
+"""The mark of thinking from tags: it is sent back to no service."""
+
 _BLOCK_EVENTS = frozenset({"content_block_start", "content_block_delta", "content_block_stop"})
 
 
@@ -502,12 +504,14 @@ class ThinkTags:
         self._pending += text
         if self._state == "begin":
             found = self._pending.lstrip()
-            if OPEN.startswith(found[: len(OPEN)]) and len(found) < len(OPEN):
+            if _OPENING_TAG.startswith(found[: len(_OPENING_TAG)]) and len(found) < len(_OPENING_TAG):
                 return
-            self._state = "thinking" if found.startswith(OPEN) else "words"
-            self._pending = found.removeprefix(OPEN).lstrip("\n") if self._state == "thinking" else self._pending
+            self._state = "thinking" if found.startswith(_OPENING_TAG) else "words"
+            self._pending = (
+                found.removeprefix(_OPENING_TAG).lstrip("\n") if self._state == "thinking" else self._pending
+            )
         if self._state == "thinking":
-            thought, closed, rest = self._pending.partition(CLOSE)
+            thought, closed, rest = self._pending.partition(_CLOSING_TAG)
             overlap = 0 if closed else _overlap(thought)
             yield from self._thinking(thought[: len(thought) - overlap])
             self._pending = rest.lstrip("\n") if closed else thought[len(thought) - overlap :]
@@ -532,8 +536,7 @@ class ThinkTags:
         place = self._at - 1
         if not self._opened:
             self._opened = True
-            block = {"type": "thinking", "thinking": "", "signature": "", "by": BY}
-            yield {"type": "content_block_start", "index": place, "content_block": block}
+            yield {"type": "content_block_start", "index": place, "content_block": thinking_block(_THINK_TAGS)}
         yield {"type": "content_block_delta", "index": place, "delta": {"type": "thinking_delta", "thinking": text}}
 
     def _words(self, text: str) -> Event:
@@ -542,4 +545,4 @@ class ThinkTags:
 
 def _overlap(text: str) -> int:
     """Return how many characters at the end of a text may begin the closing tag."""
-    return next((size for size in range(len(CLOSE) - 1, 0, -1) if text.endswith(CLOSE[:size])), 0)
+    return next((size for size in range(len(_CLOSING_TAG) - 1, 0, -1) if text.endswith(_CLOSING_TAG[:size])), 0)

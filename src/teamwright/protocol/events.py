@@ -61,7 +61,7 @@ class ModelCallEnded(BaseEvent, frozen=True, kw_only=True):
     for an MCP server, `search`), or is `failed` for failed attempts; neither is a model call of a turn. `counted` is
     `estimated` for an answer that ended before the service had counted all of it. `seconds` is the time from the
     request to the last part of the answer, its retries included, `first_part_s` the time to the first part of its
-    content (0: none came). `end` is how the answer ended (`models.answer_end`), `request_id` the service's id of the
+    content (0: none came). `end` is how the answer ended (`models.model`), `request_id` the service's id of the
     request. `error` is the slug of the failure that ended the call.
     """
 

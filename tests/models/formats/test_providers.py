@@ -32,7 +32,7 @@ SIGNED = {"AWS_ACCESS_KEY_ID": "AKIA01234567", "AWS_SECRET_ACCESS_KEY": "secret-
 
 @pytest.fixture(autouse=True)
 def nothing_runs_here(monkeypatch):
-    monkeypatch.setattr("teamwright.models.local_servers.find_local_servers", lambda env: [])
+    monkeypatch.setattr("teamwright.models.names.find_local_servers", lambda env: [])
 
 
 def refused(name, env, settings=PLAIN):
@@ -283,7 +283,7 @@ import sys
 from teamwright.models import model_pool
 from teamwright.models import names
 heavy = {name for name in sys.modules if name.startswith("teamwright.models.providers.")}
-spoken = {"openai_chat", "openai_responses", "gemini", "bedrock", "aws", "event_stream"}
+spoken = {"openai_chat", "openai_responses", "gemini", "bedrock"}
 assert not {name.rpartition(".")[2] for name in heavy} & spoken, heavy
 assert not {"botocore", "openai", "google.genai", "httpx2"} & set(sys.modules)
 """

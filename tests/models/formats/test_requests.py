@@ -284,7 +284,7 @@ def test_a_message_is_converted_once_however_often_it_is_sent():
 
 
 def test_what_was_converted_is_bounded(monkeypatch):
-    monkeypatch.setattr("teamwright.models.providers.api_format.MAX_BYTES", 100)
+    monkeypatch.setattr("teamwright.models.providers.api_format.MAX_CONVERTED_BYTES", 100)
     converted = ConversionCache(lambda head: b"", lambda message: [EncodedMessage("user", b"x" * 30)])
     for number in range(50):
         converted.pieces([item("user", text_block(str(number)))])

@@ -2,13 +2,8 @@
 
 The adapter (`models.service_model`) does the rest for every format: connection, timeouts, retries, rate limits,
 assembly. Formats report blocks, counts and the end of an answer to an `AnswerEvents`; one assembly turns its events
-into blocks.
-[models/providers/api_format]
-
-Decoding of requests in canonical form for the API formats: each prefix and each message is converted once.
-
-A conversation grows at its end, so the converted messages of one call are reused for the next. Depends on blocks.
-[models/providers/request_conversion]
+into blocks. A `ConversionCache` converts each prefix and each message once: a conversation grows at its end, so the
+converted messages of one call are reused for the next.
 """
 
 from __future__ import annotations
@@ -26,6 +21,25 @@ from teamwright.protocol.messages import Block, encode, message_text, text_block
 
 Event: TypeAlias = dict[str, Any]
 """One decoded event of a stream."""
+
+PROVIDER_KEY = "by"
+"""The key that names the service of a thinking block; without it, the Messages API."""
+
+
+class ApiFormat(Protocol):
+    """The format of one API. One object for each model; safe to share."""
+
+    async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
+        """Return a streaming request. Raises `ServiceError` without credentials to sign it."""
+        ...
+
+    def reader(self) -> EventReader:
+        """Return a reader for one answer."""
+        ...
+
+    def translator(self) -> AnswerTranslator:
+        """Return a translator for one answer."""
+        ...
 
 
 class OutgoingRequest(Struct, frozen=True):
@@ -57,22 +71,6 @@ class AnswerTranslator(Protocol):
 
     def translate(self, event: Event) -> Iterable[Event]:
         """Return one event of this API as events of the Messages API. Raises `ServiceError` for an error event."""
-        ...
-
-
-class ApiFormat(Protocol):
-    """The format of one API. One object for each model; safe to share."""
-
-    async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
-        """Return a streaming request. Raises `ServiceError` without credentials to sign it."""
-        ...
-
-    def reader(self) -> EventReader:
-        """Return a reader for one answer."""
-        ...
-
-    def translator(self) -> AnswerTranslator:
-        """Return a translator for one answer."""
         ...
 
 
@@ -154,41 +152,55 @@ class AnswerEvents:
         self._events.append({"type": "content_block_delta", "index": self._blocks[key], "delta": delta})
 
 
-def thinking_block(by: str) -> Event:
-    """Return an empty thinking block of this API."""
-    return {"type": "thinking", "thinking": "", "signature": "", "by": by}
-
-
-def given_text(value: object) -> str:
-    """Return a piece of arguments as text: some services send the value itself."""
-    return value if isinstance(value, str) else "" if value is None else arguments_text(value)
-
-
-def object_field(event: Event, key: str) -> Event:
-    """Return an object in an event; an empty one where there is none."""
-    found: object = event.get(key)
-    return cast("Event", found) if isinstance(found, dict) else {}
-
-
-def object_list(event: Event, key: str) -> list[Event]:
-    """Return the objects of a list in an event; none where there is no list."""
-    found: object = event.get(key)
-    rows = cast("list[object]", found) if isinstance(found, list) else []
-    return [cast("Event", row) for row in rows if isinstance(row, dict)]
-
-
-def count_field(counts: object, *path: str) -> int:
-    """Return a count in nested objects; 0 where it is missing."""
-    for key in path:
-        counts = cast("dict[str, Any]", counts).get(key) if isinstance(counts, dict) else None
-    return counts if isinstance(counts, int) else 0
-
-
-MAX_BYTES = 32 * 1024 * 1024
+MAX_CONVERTED_BYTES = 32 * 1024 * 1024
 """Bytes of converted messages that are kept; older ones are converted again."""
+
 MAX_PREFIXES = 64
-PROVIDER_KEY = "by"
-"""The key that names the service of a thinking block; without it, the Messages API."""
+"""The most converted prefixes that are kept."""
+
+_OWN_FIELDS = frozenset({"model", "max_tokens", "system", "tools", "tool_choice", "thinking", "output_config"})
+"""The fields of a prefix that are not the user's parameters."""
+
+
+class ConversionCache:
+    """A cache of converted prefixes and messages, with a size limit."""
+
+    def __init__(
+        self, head: Callable[[PrefixFields], bytes], pieces: Callable[[DecodedMessage], Iterable[EncodedMessage]]
+    ) -> None:
+        """Create the cache. `head` encodes the fields of a prefix; `pieces` converts one message."""
+        self._head = head
+        self._pieces = pieces
+        self._heads: OrderedDict[str, bytes] = OrderedDict()
+        self._converted_items: OrderedDict[tuple[bytes, bytes], tuple[EncodedMessage, ...]] = OrderedDict()
+        self._bytes = 0
+
+    def head(self, prefix: Prefix) -> bytes:
+        """Return the prefix for this API."""
+        head = self._heads.get(prefix.digest)
+        if head is None:
+            head = self._heads[prefix.digest] = self._head(prefix_fields(prefix))
+            if len(self._heads) > MAX_PREFIXES:
+                self._heads.popitem(last=False)
+        return head
+
+    def pieces(self, items: Sequence[bytes]) -> list[EncodedMessage]:
+        """Return the messages for this API, in order."""
+        pieces: list[EncodedMessage] = []
+        before = b""
+        for item in items:
+            pieces += self._convert_item(before, item)
+            before = item
+        return pieces
+
+    def _convert_item(self, before: bytes, item: bytes) -> tuple[EncodedMessage, ...]:
+        messages = self._converted_items.get((before, item))
+        if messages is None:
+            messages = self._converted_items[before, item] = tuple(self._pieces(_decode_message(before, item)))
+            self._bytes += _size(messages)
+            while self._bytes > MAX_CONVERTED_BYTES and len(self._converted_items) > 1:
+                self._bytes -= _size(self._converted_items.popitem(last=False)[1])
+        return messages
 
 
 class DecodedMessage(Struct, frozen=True):
@@ -231,66 +243,22 @@ def prefix_fields(prefix: Prefix) -> PrefixFields:
     system: object = fields.get("system") or []
     output: dict[str, Any] = fields.get("output_config") or {}
     return PrefixFields(
-        prefix.model,
-        int(fields.get("max_tokens") or 0),
-        [{"type": "text", "text": system}] if isinstance(system, str) else cast("list[Block]", system),
-        fields.get("tools") or [],
-        fields.get("tool_choice") or {},
-        fields.get("thinking") or {},
-        str(output.get("effort") or ""),
-        {name: value for name, value in fields.items() if name not in _OURS},
+        model=prefix.model,
+        max_tokens=int(fields.get("max_tokens") or 0),
+        system=[{"type": "text", "text": system}] if isinstance(system, str) else cast("list[Block]", system),
+        tools=fields.get("tools") or [],
+        tool_choice=fields.get("tool_choice") or {},
+        thinking=fields.get("thinking") or {},
+        effort=str(output.get("effort") or ""),
+        sampling={name: value for name, value in fields.items() if name not in _OWN_FIELDS},
     )
-
-
-_OURS = frozenset({"model", "max_tokens", "system", "tools", "tool_choice", "thinking", "output_config"})
-"""The fields of a prefix that are not the user's parameters."""
-
-
-class ConversionCache:
-    """A cache of converted prefixes and messages, with a size limit."""
-
-    def __init__(
-        self, head: Callable[[PrefixFields], bytes], pieces: Callable[[DecodedMessage], Iterable[EncodedMessage]]
-    ) -> None:
-        """Create the cache. `head` encodes the fields of a prefix; `pieces` converts one message."""
-        self._head, self._pieces = head, pieces
-        self._heads: OrderedDict[str, bytes] = OrderedDict()
-        self._converted_items: OrderedDict[tuple[bytes, bytes], tuple[EncodedMessage, ...]] = OrderedDict()
-        self._bytes = 0
-
-    def head(self, prefix: Prefix) -> bytes:
-        """Return the prefix for this API."""
-        head = self._heads.get(prefix.digest)
-        if head is None:
-            head = self._heads[prefix.digest] = self._head(prefix_fields(prefix))
-            if len(self._heads) > MAX_PREFIXES:
-                self._heads.popitem(last=False)
-        return head
-
-    def pieces(self, items: Sequence[bytes]) -> list[EncodedMessage]:
-        """Return the messages for this API, in order."""
-        pieces: list[EncodedMessage] = []
-        before = b""
-        for item in items:
-            pieces += self._convert_item(before, item)
-            before = item
-        return pieces
-
-    def _convert_item(self, before: bytes, item: bytes) -> tuple[EncodedMessage, ...]:
-        messages = self._converted_items.get((before, item))
-        if messages is None:
-            messages = self._converted_items[before, item] = tuple(self._pieces(_message(before, item)))
-            self._bytes += _size(messages)
-            while self._bytes > MAX_BYTES and len(self._converted_items) > 1:
-                self._bytes -= _size(self._converted_items.popitem(last=False)[1])
-        return messages
 
 
 def _size(pieces: Iterable[EncodedMessage]) -> int:
     return sum(len(piece.encoded) for piece in pieces)
 
 
-def _message(before: bytes, item: bytes) -> DecodedMessage:
+def _decode_message(before: bytes, item: bytes) -> DecodedMessage:
     role, blocks = _decode_item(item)
     calls = _decode_item(before)[1] if before and any(b.get("type") == "tool_result" for b in blocks) else []
     return DecodedMessage(role, blocks, {b["id"]: b["name"] for b in calls if b.get("type") == "tool_use"})
@@ -315,6 +283,36 @@ def merge_messages(pieces: Iterable[EncodedMessage], content_key: bytes) -> byte
         role = piece.role
         out += [b'{"role":"', role.encode(), b'","', content_key, b'":[', piece.encoded]
     return b"".join([*out, b"]}" if role else b""])
+
+
+def thinking_block(by: str) -> Event:
+    """Return an empty thinking block of this API."""
+    return {"type": "thinking", "thinking": "", "signature": "", "by": by}
+
+
+def given_text(value: object) -> str:
+    """Return a piece of arguments as text: some services send the value itself."""
+    return value if isinstance(value, str) else "" if value is None else arguments_text(value)
+
+
+def object_field(event: Event, key: str) -> Event:
+    """Return an object in an event; an empty one where there is none."""
+    found: object = event.get(key)
+    return cast("Event", found) if isinstance(found, dict) else {}
+
+
+def object_list(event: Event, key: str) -> list[Event]:
+    """Return the objects of a list in an event; none where there is no list."""
+    found: object = event.get(key)
+    rows = cast("list[object]", found) if isinstance(found, list) else []
+    return [cast("Event", row) for row in rows if isinstance(row, dict)]
+
+
+def count_field(counts: object, *path: str) -> int:
+    """Return a count in nested objects; 0 where it is missing."""
+    for key in path:
+        counts = cast("dict[str, Any]", counts).get(key) if isinstance(counts, dict) else None
+    return counts if isinstance(counts, int) else 0
 
 
 def result_text(block: Block) -> str:

@@ -1,14 +1,9 @@
-"""Bedrock's Converse API: one format for all its models, signed requests, binary event streams.
-
-Format: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html (seen 2026-11-21)
-[models/providers/bedrock]
-
-Keys of AWS, and requests that they sign with Signature Version 4.
+"""Bedrock's Converse API: one format for all its models, binary event streams, and requests that AWS keys sign.
 
 Keys come from the environment; those of a profile (single sign-on, roles, processes) are read with `botocore`, which
-the extra `providers` installs. No request goes to a machine's metadata service. Format:
-https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html (seen 2026-11-21)
-[models/providers/aws]
+the extra `providers` installs. No request goes to a machine's metadata service. Formats (seen 2026-11-21):
+https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
 """
 
 from __future__ import annotations
@@ -50,86 +45,6 @@ from teamwright.models.service_error import ServiceAnswer, ServiceError
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.messages import Block, encode
 from teamwright.protocol.secret_texts import repr_without
-
-PRELUDE = 12
-"""Bytes before the headers: length of the frame, length of the headers, and their checksum."""
-MAX_FRAME = 24 * 1024 * 1024
-"""Maximum bytes of a frame."""
-_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""Bytes of a header's value by its type, for types of fixed size."""
-_BYTES, _STRING = 6, 7
-
-
-class EventStreamReader:
-    """A parser of event streams: each event as `{"NAME": payload}`, and exceptions named `error`."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, chunk: bytes) -> list[tuple[str, bytes]]:
-        """Return the events that these bytes complete. Raises `ServiceError` for bytes that are no event stream."""
-        self._buffer += chunk
-        events: list[tuple[str, bytes]] = []
-        while (frame := self._frame()) is not None:
-            events.append(_frame_event(*frame))
-        return events
-
-    def _frame(self) -> tuple[dict[str, str], bytes] | None:
-        if len(self._buffer) < PRELUDE:
-            return None
-        whole, headers, check = struct.unpack_from(">III", self._buffer)
-        if check != crc32(self._buffer[:8]) or not PRELUDE + headers + 4 <= whole <= MAX_FRAME:
-            raise ServiceError("broken", "a frame of the event stream is damaged")
-        if len(self._buffer) < whole:
-            return None
-        frame = bytes(self._buffer[:whole])
-        del self._buffer[:whole]
-        if crc32(frame[:-4]) != struct.unpack(">I", frame[-4:])[0]:
-            raise ServiceError("broken", "a frame of the event stream is damaged")
-        end = PRELUDE + headers
-        try:
-            return _frame_headers(frame[PRELUDE:end]), frame[end:-4]
-        except (struct.error, IndexError, KeyError, ValueError):
-            raise ServiceError("broken", "a frame of the event stream is damaged") from None
-
-
-def _frame_headers(raw: bytes) -> dict[str, str]:
-    """Return the headers that are strings; the others are ignored."""
-    found: dict[str, str] = {}
-    at = 0
-    while at < len(raw):
-        length = raw[at]
-        name = raw[at + 1 : at + 1 + length].decode()
-        kind = raw[at + 1 + length]
-        at += 2 + length
-        if kind in (_BYTES, _STRING):
-            (size,) = struct.unpack_from(">H", raw, at)
-            at += 2
-            if kind == _STRING:
-                found[name] = raw[at : at + size].decode()
-        else:
-            size = _SIZES[kind]
-        at += size
-    return found
-
-
-def _frame_event(headers: dict[str, str], payload: bytes) -> tuple[str, bytes]:
-    kind = headers.get(":message-type", "event")
-    if kind == "event":
-        name = headers.get(":event-type", "")
-        return name, b'{"%s":%s}' % (name.encode(), payload or b"{}")
-    name = headers.get(":exception-type") or headers.get(":error-code", "error")
-    message = headers.get(":error-message", "") or _error_message(payload)
-    return "error", json.dumps({"error": {"type": name, "message": message}}).encode()
-
-
-def _error_message(payload: bytes) -> str:
-    try:
-        content: object = json.loads(payload)
-    except ValueError:
-        return payload[:400].decode("utf-8", "replace")
-    return str(cast("dict[str, Any]", content).get("message") or "") if isinstance(content, dict) else ""
-
 
 API_NAME = "bedrock"
 MARKED_MESSAGES = 2
@@ -266,7 +181,8 @@ class BedrockAnswer:
 
     def __init__(self) -> None:
         self._events = AnswerEvents()
-        self._counted = self._unreadable = False
+        self._counted = False
+        self._unreadable = False
 
     @property
     def has_trailing(self) -> bool:
@@ -287,7 +203,8 @@ class BedrockAnswer:
 
     def delta(self, event: Event) -> None:
         """Add to a block."""
-        place, delta = event["contentBlockIndex"], object_field(event, "delta")
+        place = event["contentBlockIndex"]
+        delta = object_field(event, "delta")
         self._events.text(place, str(delta.get("text") or ""))
         self._events.arguments(place, object_field(delta, "toolUse").get("input"))
         thought = object_field(delta, "reasoningContent")
@@ -311,8 +228,12 @@ class BedrockAnswer:
         """Report the usage. Raises `ServiceError` after an answer that the service could not parse."""
         usage = object_field(event, "usage")
         self._counted = True
-        read, write = count_field(usage, "cacheReadInputTokens"), count_field(usage, "cacheWriteInputTokens")
-        self._events.count(count_field(usage, "inputTokens"), count_field(usage, "outputTokens"), read, write)
+        self._events.count(
+            fresh=count_field(usage, "inputTokens"),
+            out=count_field(usage, "outputTokens"),
+            read=count_field(usage, "cacheReadInputTokens"),
+            write=count_field(usage, "cacheWriteInputTokens"),
+        )
         if self._unreadable:
             trouble = ServiceError("broken", "the model wrote a call that cannot be read")
             trouble.events = self._events.take_events()
@@ -327,11 +248,98 @@ _HANDLERS: dict[str, Callable[[BedrockAnswer, Event], None]] = {
 }
 """The events with content; the others are signs of progress."""
 
+PRELUDE = 12
+"""Bytes before the headers: length of the frame, length of the headers, and their checksum."""
 
-SERVICE = "bedrock"
-PROFILES = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+MAX_FRAME = 24 * 1024 * 1024
+"""Maximum bytes of a frame."""
+
+_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+"""Bytes of a header's value by its type, for types of fixed size."""
+
+_BYTES = 6
+_STRING = 7
+"""The types of a header's value of variable size."""
+
+
+class EventStreamReader:
+    """A parser of event streams: each event as `{"NAME": payload}`, and exceptions named `error`."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, chunk: bytes) -> list[tuple[str, bytes]]:
+        """Return the events that these bytes complete. Raises `ServiceError` for bytes that are no event stream."""
+        self._buffer += chunk
+        events: list[tuple[str, bytes]] = []
+        while (frame := self._frame()) is not None:
+            events.append(_frame_event(*frame))
+        return events
+
+    def _frame(self) -> tuple[dict[str, str], bytes] | None:
+        if len(self._buffer) < PRELUDE:
+            return None
+        whole, headers, check = struct.unpack_from(">III", self._buffer)
+        if check != crc32(self._buffer[:8]) or not PRELUDE + headers + 4 <= whole <= MAX_FRAME:
+            raise ServiceError("broken", "a frame of the event stream is damaged")
+        if len(self._buffer) < whole:
+            return None
+        frame = bytes(self._buffer[:whole])
+        del self._buffer[:whole]
+        if crc32(frame[:-4]) != struct.unpack(">I", frame[-4:])[0]:
+            raise ServiceError("broken", "a frame of the event stream is damaged")
+        end = PRELUDE + headers
+        try:
+            return _frame_headers(frame[PRELUDE:end]), frame[end:-4]
+        except (struct.error, IndexError, KeyError, ValueError):
+            raise ServiceError("broken", "a frame of the event stream is damaged") from None
+
+
+def _frame_headers(raw: bytes) -> dict[str, str]:
+    """Return the headers that are strings; the others are ignored."""
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(raw):
+        length = raw[at]
+        name = raw[at + 1 : at + 1 + length].decode()
+        kind = raw[at + 1 + length]
+        at += 2 + length
+        if kind in (_BYTES, _STRING):
+            (size,) = struct.unpack_from(">H", raw, at)
+            at += 2
+            if kind == _STRING:
+                found[name] = raw[at : at + size].decode()
+        else:
+            size = _SIZES[kind]
+        at += size
+    return found
+
+
+def _frame_event(headers: dict[str, str], payload: bytes) -> tuple[str, bytes]:
+    kind = headers.get(":message-type", "event")
+    if kind == "event":
+        name = headers.get(":event-type", "")
+        return name, b'{"%s":%s}' % (name.encode(), payload or b"{}")
+    name = headers.get(":exception-type") or headers.get(":error-code", "error")
+    message = headers.get(":error-message", "") or _error_message(payload)
+    return "error", json.dumps({"error": {"type": name, "message": message}}).encode()
+
+
+def _error_message(payload: bytes) -> str:
+    try:
+        content: object = json.loads(payload)
+    except ValueError:
+        return payload[:400].decode("utf-8", "replace")
+    return str(cast("dict[str, Any]", content).get("message") or "") if isinstance(content, dict) else ""
+
+
+SIGNED_SERVICE = "bedrock"
+"""The name of the service in signatures."""
+
+PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
 """Variables that refer to keys outside the environment."""
-EXTRA = "pip install 'teamwright[providers]'"
+
+INSTALL_COMMAND = "pip install 'teamwright[providers]'"
 
 
 class AwsKeys(Struct, frozen=True):
@@ -355,14 +363,12 @@ def find_signing(env: Mapping[str, str]) -> tuple[Signing, str, str] | None:
 
     None where it does not say.
     """
-    access, secret = env.get("AWS_ACCESS_KEY_ID", "").strip(), env.get("AWS_SECRET_ACCESS_KEY", "").strip()
+    access = env.get("AWS_ACCESS_KEY_ID", "").strip()
+    secret = env.get("AWS_SECRET_ACCESS_KEY", "").strip()
     if access and secret:
-        return (
-            Signing(find_region(env), access, env.get("AWS_SESSION_TOKEN", "").strip()),
-            "AWS_SECRET_ACCESS_KEY",
-            secret,
-        )
-    elsewhere = next((name for name in PROFILES if env.get(name, "").strip()), "")
+        signing = Signing(find_region(env), access, env.get("AWS_SESSION_TOKEN", "").strip())
+        return signing, "AWS_SECRET_ACCESS_KEY", secret
+    elsewhere = next((name for name in PROFILE_VARIABLES if env.get(name, "").strip()), "")
     if not elsewhere:
         return None
     return Signing(find_region(env), profile=env.get("AWS_PROFILE", "").strip() or "default"), elsewhere, ""
@@ -377,7 +383,7 @@ def require_signing(endpoint: Endpoint) -> None:
             "no-model",
             f"bedrock is to use {name}, and what reads it is not installed",
             looked_at=[("looked at", f"AWS_BEARER_TOKEN_BEDROCK, AWS_ACCESS_KEY_ID: none set; {name} is")],
-            do=[EXTRA, "export AWS_BEARER_TOKEN_BEDROCK=…   (an API key of Bedrock needs nothing installed)"],
+            do=[INSTALL_COMMAND, "export AWS_BEARER_TOKEN_BEDROCK=…   (an API key of Bedrock needs nothing installed)"],
         )
     if "REGION" in endpoint.base_url or (signing is not None and not signing.region):
         raise CannotStart(
@@ -386,27 +392,6 @@ def require_signing(endpoint: Endpoint) -> None:
             looked_at=[("looked at", "AWS_REGION, AWS_DEFAULT_REGION: none set")],
             do=["export AWS_REGION=us-east-1          (or where your models are)"],
         )
-
-
-@cache
-def _session(profile: str) -> Any:
-    """Return the session of a profile. Never uses a machine's metadata service, which the user did not name."""
-    botocore: Any = import_module("botocore.session")
-    session = botocore.Session(profile=None if profile == "default" else profile)
-    session.get_component("credential_provider").remove("iam-role")
-    return session
-
-
-def profile_keys(profile: str) -> AwsKeys:
-    """Return the keys of a profile, renewed shortly before they expire. Blocking. Raises `ServiceError`."""
-    try:
-        found = _session(profile).get_credentials()
-        frozen = found.get_frozen_credentials() if found is not None else None
-    except Exception as problem:  # botocore has many kinds of errors, with the same meaning here
-        raise ServiceError("http", str(problem), ServiceAnswer(401)) from None
-    if frozen is None or not frozen.secret_key:
-        raise ServiceError("http", f"no keys in the profile {profile}", ServiceAnswer(401))
-    return AwsKeys(frozen.access_key, frozen.secret_key, frozen.token or "")
 
 
 def endpoint_keys(endpoint: Endpoint) -> AwsKeys:
@@ -418,12 +403,25 @@ def endpoint_keys(endpoint: Endpoint) -> AwsKeys:
     return profile_keys(signing.profile)
 
 
+def profile_keys(profile: str) -> AwsKeys:
+    """Return the keys of a profile, renewed shortly before they expire. Blocking. Raises `ServiceError`."""
+    try:
+        found = _open_session(profile).get_credentials()
+        frozen = found.get_frozen_credentials() if found is not None else None
+    except Exception as problem:  # botocore has many kinds of errors, with the same meaning here
+        raise ServiceError("http", str(problem), ServiceAnswer(401)) from None
+    if frozen is None or not frozen.secret_key:
+        raise ServiceError("http", f"no keys in the profile {profile}", ServiceAnswer(401))
+    return AwsKeys(frozen.access_key, frozen.secret_key, frozen.token or "")
+
+
 def sign_request(
     outgoing: OutgoingRequest, keys: AwsKeys, region: str, *, method: str = "POST", at: datetime | None = None
 ) -> list[tuple[str, str]]:
     """Return the headers of a request with a signature. `at` defaults to now."""
     moment = at or datetime.now(UTC)
-    stamp, day = moment.strftime("%Y%m%dT%H%M%SZ"), moment.strftime("%Y%m%d")
+    stamp = moment.strftime("%Y%m%dT%H%M%SZ")
+    day = moment.strftime("%Y%m%d")
     parts = urlsplit(outgoing.url)
     own = {"host": parts.netloc.rpartition("@")[2], "x-amz-date": stamp}
     if keys.session_token:
@@ -440,12 +438,21 @@ def sign_request(
             hashlib.sha256(outgoing.body).hexdigest(),
         ]
     )
-    scope = f"{day}/{region}/{SERVICE}/aws4_request"
+    scope = f"{day}/{region}/{SIGNED_SERVICE}/aws4_request"
     text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
     key = f"AWS4{keys.secret}".encode()
-    for step in (day, region, SERVICE, "aws4_request"):
+    for step in (day, region, SIGNED_SERVICE, "aws4_request"):
         key = hmac.digest(key, step.encode(), "sha256")
     signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
     proof = f"AWS4-HMAC-SHA256 Credential={keys.access_key}/{scope}, SignedHeaders={names}, Signature={signature}"
     sent = [(name, value) for name, value in own.items() if name != "host"]
     return [*outgoing.headers, *sent, ("authorization", proof)]
+
+
+@cache
+def _open_session(profile: str) -> Any:
+    """Return the session of a profile. Never uses a machine's metadata service, which the user did not name."""
+    botocore: Any = import_module("botocore.session")
+    session = botocore.Session(profile=None if profile == "default" else profile)
+    session.get_component("credential_provider").remove("iam-role")
+    return session

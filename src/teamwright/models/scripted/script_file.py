@@ -1,14 +1,8 @@
 """The file format of a script: TOML in, validated turns out, every error named with its place.
 
-Format: docs/reference/script-format.md. A script contains text: patterns, captures and templates. Depends on
-`script_template`; `script_player` plays the turns.
-[models/scripted/script_file]
-
-Templates of a script: text with `{{name}}` that is filled from captures.
-
-Compiled once when the script is read. `{{name|sh}}` fills in one quoted word for a POSIX shell, because file names come
-from others; `{{?name}}` drops its line when the name has no text. No arithmetic, no code.
-[models/scripted/script_template]
+Format: docs/reference/script-format.md. A script contains text: patterns, captures and templates with `{{name}}`, which
+captures fill. `{{name|sh}}` fills in one quoted word for a POSIX shell, because file names come from others;
+`{{?name}}` drops its line when the name has no text. Templates have no arithmetic and no code, and are compiled once.
 """
 
 from __future__ import annotations
@@ -24,140 +18,56 @@ from msgspec import Struct, field
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 
-Lookup: TypeAlias = Callable[[str], str]
-"""A function that returns the text of a name; raises KeyError for one without a value."""
-
-_SLOT = re.compile(r"\{\{ *([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_-]+)?)(\|sh)? *\}\}")
-_GUARD = re.compile(r"\{\{ *\?([A-Za-z_][A-Za-z0-9_]*) *\}\}")
-
-SlotOrText: TypeAlias = str | tuple[str, bool]
-"""Literal text, or a slot: a name, and whether it is quoted for a shell."""
-
-
-class TemplateLine(Struct, frozen=True):
-    """Lines of a template that are kept or left out together: they are left out when a guard's name has no text."""
-
-    guards: tuple[str, ...]
-    pieces: tuple[SlotOrText, ...]
-
-
-class Template(Struct, frozen=True):
-    """A text with slots `{{name}}` and guards `{{?name}}`."""
-
-    lines: tuple[TemplateLine, ...]
-
-    @classmethod
-    def compile(cls, text: str) -> Template:
-        """Return the template of a text; text that does not look like a slot stays unchanged."""
-        if not _GUARD.search(text):
-            return cls((TemplateLine((), _pieces(text)),))
-        lines = text.split("\n")
-        ends = ["\n"] * (len(lines) - 1) + [""]
-        template_lines = [
-            TemplateLine(tuple(_GUARD.findall(line)), _pieces(_GUARD.sub("", line) + end))
-            for line, end in zip(lines, ends, strict=True)
-        ]
-        return cls(tuple(template_lines))
-
-    @property
-    def is_plain(self) -> bool:
-        """True when it has no slots and guards."""
-        return not any(line.guards or any(not isinstance(piece, str) for piece in line.pieces) for line in self.lines)
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The names that it uses."""
-        slots = {piece[0] for line in self.lines for piece in line.pieces if not isinstance(piece, str)}
-        return frozenset(slots.union(*(line.guards for line in self.lines)))
-
-    def fill(self, look: Lookup) -> str:
-        """Return the text with its slots filled. Raises KeyError with the first name that has no text."""
-        lines = (line for line in self.lines if all(_has(name, look) for name in line.guards))
-        return "".join(
-            piece if isinstance(piece, str) else _slot(piece, look) for line in lines for piece in line.pieces
-        )
-
-
-def _pieces(text: str) -> tuple[SlotOrText, ...]:
-    pieces: list[SlotOrText] = []
-    at = 0
-    for slot in _SLOT.finditer(text):
-        if slot.start() > at:
-            pieces.append(text[at : slot.start()])
-        pieces.append((slot[1], slot[2] is not None))
-        at = slot.end()
-    if at < len(text):
-        pieces.append(text[at:])
-    return tuple(pieces)
-
-
-def _has(name: str, look: Lookup) -> bool:
-    try:
-        return bool(look(name))
-    except KeyError:
-        return False
-
-
-def _slot(piece: tuple[str, bool], look: Lookup) -> str:
-    name, quoted = piece
-    text = look(name)
-    return shlex.quote(text) if quoted else text
-
-
-def compile_deep(value: Any) -> Any:
-    """Return the value with every string that has slots replaced by its Template; keys of objects are unchanged."""
-    if isinstance(value, str):
-        template = Template.compile(value)
-        return value if template.is_plain else template
-    if isinstance(value, dict):
-        return {key: compile_deep(inner) for key, inner in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [compile_deep(inner) for inner in cast("list[Any]", value)]
-    return value
-
-
-def fill_deep(value: Any, look: Lookup) -> Any:
-    """Return a new copy of a compiled value with all slots filled. Raises KeyError as `Template.fill` does."""
-    if isinstance(value, Template):
-        return value.fill(look)
-    if isinstance(value, dict):
-        return {key: fill_deep(inner, look) for key, inner in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [fill_deep(inner, look) for inner in cast("list[Any]", value)]
-    return value
-
-
-def names_deep(value: Any) -> Iterator[str]:
-    """Yield every name that a compiled value needs."""
-    if isinstance(value, Template):
-        yield from value.names
-    elif isinstance(value, dict):
-        for inner in cast("dict[str, Any]", value).values():
-            yield from names_deep(inner)
-    elif isinstance(value, list):
-        for inner in cast("list[Any]", value):
-            yield from names_deep(inner)
-
-
-def insert_constants(value: Any, texts: Mapping[str, str]) -> Any:
-    """Return the value with the script's constants filled into its strings; other slots stay."""
-    if isinstance(value, str):
-        return _SLOT.sub(lambda slot: texts.get(slot[1], slot[0]) if slot[2] is None else slot[0], value)
-    if isinstance(value, dict):
-        return {key: insert_constants(inner, texts) for key, inner in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [insert_constants(inner, texts) for inner in cast("list[Any]", value)]
-    return value
-
-
 ANY_AGENT = "*"
 """The agent whose turns are tried after those of the named one."""
 
-_SCRIPT_KEYS = ("name", "about", "pace_ms", "given", "again", "text")
-_AGENT_KEYS = ("hear", "turn", "otherwise")
-_TURN_KEYS = ("when", "say", "call", "capture_text", "repeat")
-_WHEN_KEYS = ("text", "from", "task", "tool", "result", "have", "missing")
-_CALL_KEYS = ("name", "tool", "input", "have", "capture", "default")
+
+def read_script(text: str, where: str) -> ScriptFile:
+    """Return the script in a TOML text. Raises CannotStart (`bad-script`) naming `where` and the place of the error."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _bad(where, "the file", f"is not TOML: {error}") from None
+    return _Reader(where, text).script(tree)
+
+
+class ScriptFile(Struct, frozen=True):
+    """A parsed script. `required_names` are the names that must be supplied from outside; `pace_ms` is milliseconds."""
+
+    name: str
+    about: str
+    pace_ms: float
+    required_names: tuple[str, ...]
+    repeat_pattern: re.Pattern[str] | None
+    parts: Mapping[str, ScriptPart]
+
+    def part(self, agent: str) -> ScriptPart:
+        """Return the part of this agent: its own turns, then those of all agents."""
+        nothing = ScriptPart()
+        return self.parts.get(script_agent_name(agent), nothing).then(self.parts.get(ANY_AGENT, nothing))
+
+
+class ScriptPart(Struct, frozen=True):
+    """The part of one agent: turns in the order in which they are tried, and its permanent captures."""
+
+    turns: tuple[ScriptTurn, ...] = ()
+    otherwise: tuple[ScriptTurn, ...] = ()
+    hear: tuple[re.Pattern[str], ...] = ()
+
+    def then(self, other: ScriptPart) -> ScriptPart:
+        """Return this part, followed by another one; `otherwise` answers come last."""
+        return ScriptPart(self.turns + other.turns, self.otherwise + other.otherwise, self.hear + other.hear)
+
+
+class ScriptTurn(Struct, frozen=True):
+    """One answer of the model. `label` names it in errors: `turn 3 of agent lead (line 41)`."""
+
+    label: str
+    when: TurnConditions
+    say: Template | None
+    calls: tuple[ScriptCall, ...]
+    capture_text: tuple[re.Pattern[str], ...] = ()
+    repeat: bool = False
 
 
 class TurnConditions(Struct, frozen=True):
@@ -190,67 +100,16 @@ class ScriptCall(Struct, frozen=True):
     default: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-class ScriptTurn(Struct, frozen=True):
-    """One answer of the model. `label` names it in errors: `turn 3 of agent lead (line 41)`."""
-
-    label: str
-    when: TurnConditions
-    say: Template | None
-    calls: tuple[ScriptCall, ...]
-    capture_text: tuple[re.Pattern[str], ...] = ()
-    repeat: bool = False
-
-
-class ScriptPart(Struct, frozen=True):
-    """The part of one agent: turns in the order in which they are tried, and its permanent captures."""
-
-    turns: tuple[ScriptTurn, ...] = ()
-    otherwise: tuple[ScriptTurn, ...] = ()
-    hear: tuple[re.Pattern[str], ...] = ()
-
-    def then(self, other: ScriptPart) -> ScriptPart:
-        """Return this part, followed by another one; `otherwise` answers come last."""
-        return ScriptPart(self.turns + other.turns, self.otherwise + other.otherwise, self.hear + other.hear)
-
-
-class ScriptFile(Struct, frozen=True):
-    """A parsed script. `required_names` are the names that must be supplied from outside; `pace_ms` is milliseconds."""
-
-    name: str
-    about: str
-    pace_ms: float
-    required_names: tuple[str, ...]
-    repeat_pattern: re.Pattern[str] | None
-    parts: Mapping[str, ScriptPart]
-
-    def part(self, agent: str) -> ScriptPart:
-        """Return the part of this agent: its own turns, then those of all agents."""
-        nothing = ScriptPart()
-        return self.parts.get(script_agent_name(agent), nothing).then(self.parts.get(ANY_AGENT, nothing))
-
-
 def script_agent_name(agent: str) -> str:
     """Return the name of an agent in a script: the lead is named by its alias."""
     return LEAD if agent == LEAD_ALIAS else agent
 
 
-def read_script(text: str, where: str) -> ScriptFile:
-    """Return the script in a TOML text. Raises CannotStart (`bad-script`) naming `where` and the place of the error."""
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _bad(where, "the file", f"is not TOML: {error}") from None
-    return _Reader(where, text).script(tree)
-
-
-def _bad(where: str, place: str, what: str, do: Sequence[str] = ()) -> CannotStart:
-    return CannotStart(
-        "bad-script",
-        f"a script cannot be read: {place} {what}",
-        looked_at=[("file", where)],
-        do=do or ["the format: docs/reference/script-format.md"],
-        note="nothing was started",
-    )
+_SCRIPT_KEYS = ("name", "about", "pace_ms", "given", "again", "text")
+_AGENT_KEYS = ("hear", "turn", "otherwise")
+_TURN_KEYS = ("when", "say", "call", "capture_text", "repeat")
+_WHEN_KEYS = ("text", "from", "task", "tool", "result", "have", "missing")
+_CALL_KEYS = ("name", "tool", "input", "have", "capture", "default")
 
 
 class _Reader:
@@ -280,12 +139,12 @@ class _Reader:
         }
         again = head.get("again")
         script = ScriptFile(
-            self._text(head.get("name", "script"), "name"),
-            self._text(head.get("about", ""), "about"),
-            float(pace),
-            self._texts(head.get("given", []), "given"),
-            None if again is None else self._pattern(again, "again"),
-            parts,
+            name=self._text(head.get("name", "script"), "name"),
+            about=self._text(head.get("about", ""), "about"),
+            pace_ms=float(pace),
+            required_names=self._texts(head.get("given", []), "given"),
+            repeat_pattern=None if again is None else self._pattern(again, "again"),
+            parts=parts,
         )
         self._check_names(script, texts)
         return script
@@ -339,27 +198,27 @@ class _Reader:
         if not isinstance(again, bool):
             raise self._error("repeat must be true or false")
         return ScriptTurn(
-            self._place,
-            self._when(self._table(table.get("when", {}), "when")),
-            Template.compile(say) if say else None,
-            script_calls,
-            self._patterns(table.get("capture_text", []), "capture_text"),
-            again,
+            label=self._place,
+            when=self._when(self._table(table.get("when", {}), "when")),
+            say=Template.compile(say) if say else None,
+            calls=script_calls,
+            capture_text=self._patterns(table.get("capture_text", []), "capture_text"),
+            repeat=again,
         )
 
     def _when(self, table: dict[str, Any]) -> TurnConditions:
         self._keys(table, _WHEN_KEYS, "when.")
-        pattern = {
+        patterns = {
             key: self._pattern(table[key], f"when.{key}") for key in ("text", "from", "task", "result") if key in table
         }
         return TurnConditions(
-            pattern.get("text"),
-            pattern.get("from"),
-            pattern.get("task"),
-            self._text(table["tool"], "when.tool") if "tool" in table else None,
-            pattern.get("result"),
-            self._texts(table.get("have", []), "when.have"),
-            self._texts(table.get("missing", []), "when.missing"),
+            text=patterns.get("text"),
+            sender=patterns.get("from"),
+            task=patterns.get("task"),
+            tool=self._text(table["tool"], "when.tool") if "tool" in table else None,
+            result=patterns.get("result"),
+            have=self._texts(table.get("have", []), "when.have"),
+            missing=self._texts(table.get("missing", []), "when.missing"),
         )
 
     def _call(self, table: dict[str, Any]) -> ScriptCall:
@@ -369,12 +228,12 @@ class _Reader:
             raise self._error("has a call without a tool")
         default = self._table(table.get("default", {}), "call.default")
         return ScriptCall(
-            self._text(table.get("name", ""), "call.name"),
-            tool,
-            cast("dict[str, Any]", compile_deep(self._table(table.get("input", {}), "call.input"))),
-            self._texts(table.get("have", []), "call.have"),
-            self._patterns(table.get("capture", []), "call.capture"),
-            {name: self._text(value, f"call.default.{name}") for name, value in default.items()},
+            name=self._text(table.get("name", ""), "call.name"),
+            tool=tool,
+            input=cast("dict[str, Any]", compile_deep(self._table(table.get("input", {}), "call.input"))),
+            have=self._texts(table.get("have", []), "call.have"),
+            capture=self._patterns(table.get("capture", []), "call.capture"),
+            default={name: self._text(value, f"call.default.{name}") for name, value in default.items()},
         )
 
     def _check_names(self, script: ScriptFile, texts: Mapping[str, str]) -> None:
@@ -428,6 +287,16 @@ class _Reader:
         return _bad(self._where, self._place, what, do)
 
 
+def _bad(where: str, place: str, what: str, do: Sequence[str] = ()) -> CannotStart:
+    return CannotStart(
+        "bad-script",
+        f"a script cannot be read: {place} {what}",
+        looked_at=[("file", where)],
+        do=do or ["the format: docs/reference/script-format.md"],
+        note="nothing was started",
+    )
+
+
 def _captured_names(patterns: Iterable[re.Pattern[str]]) -> set[str]:
     return {name for pattern in patterns for name in pattern.groupindex}
 
@@ -441,3 +310,129 @@ def _needed_names(turn: ScriptTurn) -> list[str]:
         names += call.have
         names += names_deep(call.input)
     return names
+
+
+Lookup: TypeAlias = Callable[[str], str]
+"""A function that returns the text of a name; raises KeyError for one without a value."""
+
+_SLOT = re.compile(r"\{\{ *([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_-]+)?)(\|sh)? *\}\}")
+_GUARD = re.compile(r"\{\{ *\?([A-Za-z_][A-Za-z0-9_]*) *\}\}")
+
+SlotOrText: TypeAlias = str | tuple[str, bool]
+"""Literal text, or a slot: a name, and whether it is quoted for a shell."""
+
+
+class Template(Struct, frozen=True):
+    """A text with slots `{{name}}` and guards `{{?name}}`."""
+
+    lines: tuple[TemplateLine, ...]
+
+    @classmethod
+    def compile(cls, text: str) -> Template:
+        """Return the template of a text; text that does not look like a slot stays unchanged."""
+        if not _GUARD.search(text):
+            return cls((TemplateLine((), _split_slots(text)),))
+        lines = text.split("\n")
+        ends = ["\n"] * (len(lines) - 1) + [""]
+        template_lines = [
+            TemplateLine(tuple(_GUARD.findall(line)), _split_slots(_GUARD.sub("", line) + end))
+            for line, end in zip(lines, ends, strict=True)
+        ]
+        return cls(tuple(template_lines))
+
+    @property
+    def is_plain(self) -> bool:
+        """True when it has no slots and guards."""
+        return not any(line.guards or any(not isinstance(piece, str) for piece in line.pieces) for line in self.lines)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that it uses."""
+        slots = {piece[0] for line in self.lines for piece in line.pieces if not isinstance(piece, str)}
+        return frozenset(slots.union(*(line.guards for line in self.lines)))
+
+    def fill(self, look: Lookup) -> str:
+        """Return the text with its slots filled. Raises KeyError with the first name that has no text."""
+        lines = (line for line in self.lines if all(_has_text(name, look) for name in line.guards))
+        return "".join(
+            piece if isinstance(piece, str) else _fill_slot(piece, look) for line in lines for piece in line.pieces
+        )
+
+
+class TemplateLine(Struct, frozen=True):
+    """Lines of a template that are kept or left out together: they are left out when a guard's name has no text."""
+
+    guards: tuple[str, ...]
+    pieces: tuple[SlotOrText, ...]
+
+
+def _split_slots(text: str) -> tuple[SlotOrText, ...]:
+    pieces: list[SlotOrText] = []
+    at = 0
+    for slot in _SLOT.finditer(text):
+        if slot.start() > at:
+            pieces.append(text[at : slot.start()])
+        pieces.append((slot[1], slot[2] is not None))
+        at = slot.end()
+    if at < len(text):
+        pieces.append(text[at:])
+    return tuple(pieces)
+
+
+def _has_text(name: str, look: Lookup) -> bool:
+    try:
+        return bool(look(name))
+    except KeyError:
+        return False
+
+
+def _fill_slot(piece: tuple[str, bool], look: Lookup) -> str:
+    name, quoted = piece
+    text = look(name)
+    return shlex.quote(text) if quoted else text
+
+
+def compile_deep(value: Any) -> Any:
+    """Return the value with every string that has slots replaced by its Template; keys of objects are unchanged."""
+    if isinstance(value, str):
+        template = Template.compile(value)
+        return value if template.is_plain else template
+    if isinstance(value, dict):
+        return {key: compile_deep(inner) for key, inner in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [compile_deep(inner) for inner in cast("list[Any]", value)]
+    return value
+
+
+def fill_deep(value: Any, look: Lookup) -> Any:
+    """Return a new copy of a compiled value with all slots filled. Raises KeyError as `Template.fill` does."""
+    if isinstance(value, Template):
+        return value.fill(look)
+    if isinstance(value, dict):
+        return {key: fill_deep(inner, look) for key, inner in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [fill_deep(inner, look) for inner in cast("list[Any]", value)]
+    return value
+
+
+def names_deep(value: Any) -> Iterator[str]:
+    """Yield every name that a compiled value needs."""
+    if isinstance(value, Template):
+        yield from value.names
+    elif isinstance(value, dict):
+        for inner in cast("dict[str, Any]", value).values():
+            yield from names_deep(inner)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from names_deep(inner)
+
+
+def insert_constants(value: Any, texts: Mapping[str, str]) -> Any:
+    """Return the value with the script's constants filled into its strings; other slots stay."""
+    if isinstance(value, str):
+        return _SLOT.sub(lambda slot: texts.get(slot[1], slot[0]) if slot[2] is None else slot[0], value)
+    if isinstance(value, dict):
+        return {key: insert_constants(inner, texts) for key, inner in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [insert_constants(inner, texts) for inner in cast("list[Any]", value)]
+    return value

@@ -1,14 +1,8 @@
 """The scripted model: answers from a script file like a model, with real tool calls and templates for text.
 
-Part of the product: the demo and `--model scripted:FILE` use it. It receives the same requests as any other model.
-Depends on the file format and the player.
-[models/scripted/scripted_model]
-
-The player of one part: the texts and captures of a conversation, and the turn that answers it.
-
-Its state can be rebuilt from the conversation, so a resumed one continues where it was. It decodes only new messages.
-Depends on the file format.
-[models/scripted/script_player]
+Part of the product: the demo and `--model scripted:FILE` use it. It receives the same requests as any other model. The
+state of a `ScriptPlayer` can be rebuilt from the conversation, so a resumed one continues where it was. It decodes only
+new messages.
 """
 
 from __future__ import annotations
@@ -50,6 +44,9 @@ from teamwright.protocol.usage import Usage
 
 _USAGE = Usage(requests=1)
 """The usage of a scripted answer: no tokens, no cost."""
+
+CallNumberLookup: TypeAlias = Callable[[str], str]
+"""A function that returns the runtime's number of a call (`c7`) for a tool_use_id; empty when it has none."""
 
 
 def no_call_numbers(call_id: str) -> str:
@@ -113,10 +110,8 @@ class Script:
                 do=["name another model: --model MODEL"],
                 note="nothing was started",
             )
-        return ScriptedAgent(
-            self,
-            ScriptPlayer(script_agent_name(agent), self.file.part(agent), supplied, receipts, self.file.repeat_pattern),
-        )
+        name, part = script_agent_name(agent), self.file.part(agent)
+        return ScriptedAgent(self, ScriptPlayer(name, part, supplied, receipts, self.file.repeat_pattern))
 
 
 class ScriptedAgent:
@@ -157,17 +152,14 @@ def text_pieces(content: list[Block]) -> Iterator[str]:
     """Yield the text of an answer in at most four pieces a block, cut at blanks, as a stream would deliver it."""
     for block in content:
         if block["type"] == "text":
-            yield from _pieces(block["text"])
-
-
-def _pieces(text: str) -> Iterator[str]:
-    size = max(24, -(-len(text) // 4))
-    at = 0
-    while at < len(text):
-        last = at + size >= len(text)
-        end = len(text) if last else (text.rfind(" ", at + size // 2, at + size) + 1) or at + size
-        yield text[at:end]
-        at = end
+            text = block["text"]
+            size = max(24, -(-len(text) // 4))
+            at = 0
+            while at < len(text):
+                last = at + size >= len(text)
+                end = len(text) if last else (text.rfind(" ", at + size // 2, at + size) + 1) or at + size
+                yield text[at:end]
+                at = end
 
 
 def _unreadable(path: Path, why: str) -> CannotStart:
@@ -180,10 +172,11 @@ def _unreadable(path: Path, why: str) -> CannotStart:
     )
 
 
-TASK_LIST = "task-list"
-"""The sender of claimed tasks."""
+MAX_REPEATS = 10
+"""The number of times that a turn is played again after an interruption of its call."""
 
-_ENVELOPE = re.compile(rf"(?:{re.escape(PEER_NOTE)}\n)?{MESSAGE_PATTERN}", re.DOTALL)
+_ANSWER = b'{"role":"assistant"'
+_CALL_ID = re.compile(r"call_(\d+)_(\d+)_[0-9a-f]{8}_\d+")
 
 
 class ReceivedText(Struct, frozen=True):
@@ -201,64 +194,8 @@ class ReceivedResult(Struct, frozen=True):
     is_error: bool
 
 
-def parse_user_message(content: str | Iterable[Block]) -> tuple[list[ReceivedText], list[ReceivedResult]]:
-    """Return the texts and results of one user message, in order."""
-    if isinstance(content, str):
-        return _notes(content), []
-    notes: list[ReceivedText] = []
-    outcomes: list[ReceivedResult] = []
-    for block in content:
-        kind = block.get("type")
-        if kind == "text":
-            notes += _notes(block["text"])
-        elif kind == "tool_result":
-            body = block.get("content") or ""
-            text = body if isinstance(body, str) else message_text(body)
-            outcomes.append(ReceivedResult(block["tool_use_id"], text, bool(block.get("is_error"))))
-    return notes, outcomes
-
-
-def _notes(text: str) -> list[ReceivedText]:
-    if f"<{MESSAGE} " not in text:
-        return _plain(text)
-    notes: list[ReceivedText] = []
-    at = 0
-    for found in _ENVELOPE.finditer(text):
-        notes += _plain(text[at : found.start()])
-        notes.append(ReceivedText(parse_sender(found[1]), unescape_tags(found[2])))
-        at = found.end()
-    return notes + _plain(text[at:])
-
-
-def _plain(text: str) -> list[ReceivedText]:
-    text = text.strip()
-    if not text:
-        return []
-    return [ReceivedText("system" if text.startswith((f"<{REMINDER}", f"<{NOTIFICATION}")) else "user", text)]
-
-
-CallNumberLookup: TypeAlias = Callable[[str], str]
-"""A function that returns the runtime's number of a call (`c7`) for a tool_use_id; empty when it has none."""
-
-MAX_REPEATS = 10
-"""The number of times that a turn is played again after an interruption of its call."""
-
-_ANSWER = b'{"role":"assistant"'
-_CALL_ID = re.compile(r"call_(\d+)_(\d+)_[0-9a-f]{8}_\d+")
 _NO_TEXT = ReceivedText("", "")
 """The value for conditions that are true and use none of the received texts."""
-
-
-class ScriptPlayError(Exception):
-    """No turn matches, or a template needs a name without a value; the text says which."""
-
-
-class _UsedTurn(Struct):
-    """A turn that was played: the text that it used, and the texts that its end of the turn discarded."""
-
-    number: int
-    note: ReceivedText
-    discarded: list[ReceivedText]
 
 
 class ScriptPlayer(Struct):
@@ -301,7 +238,8 @@ class ScriptPlayer(Struct):
         """Decode the new messages. Recent answers of this player are recognised; those of an earlier process are
         replayed."""
         if len(items) < self._seen:  # the history was compacted: only its end can be new
-            self._seen, self._open = max(0, len(items) - 1), None
+            self._seen = max(0, len(items) - 1)
+            self._open = None
         for raw in items[self._seen :]:
             if self._open is not None and raw.startswith(_ANSWER):
                 self._confirm_answer([])  # this player's last answer: it contains nothing new
@@ -421,7 +359,8 @@ class ScriptPlayer(Struct):
             self._notes.remove(note)
         discarded: list[ReceivedText] = []
         if not turn.calls:
-            discarded, self._notes = self._notes, discarded
+            discarded = self._notes
+            self._notes = []
         return _UsedTurn(number, note, discarded)
 
     # ── playing ──
@@ -472,9 +411,63 @@ class ScriptPlayer(Struct):
         return self.receipts(call_id) or "?"
 
 
+class ScriptPlayError(Exception):
+    """No turn matches, or a template needs a name without a value; the text says which."""
+
+
+class _UsedTurn(Struct):
+    """A turn that was played: the text that it used, and the texts that its end of the turn discarded."""
+
+    number: int
+    note: ReceivedText
+    discarded: list[ReceivedText]
+
+
 def _matches_text(when: TurnConditions, note: ReceivedText) -> bool:
     if when.task is not None and (note.sender != TASK_LIST or not when.task.search(note.text)):
         return False
     if when.sender is not None and not when.sender.search(note.sender):
         return False
     return when.text is None or when.text.search(note.text) is not None
+
+
+TASK_LIST = "task-list"
+"""The sender of claimed tasks."""
+
+_ENVELOPE = re.compile(rf"(?:{re.escape(PEER_NOTE)}\n)?{MESSAGE_PATTERN}", re.DOTALL)
+
+
+def parse_user_message(content: str | Iterable[Block]) -> tuple[list[ReceivedText], list[ReceivedResult]]:
+    """Return the texts and results of one user message, in order."""
+    if isinstance(content, str):
+        return _received_texts(content), []
+    notes: list[ReceivedText] = []
+    outcomes: list[ReceivedResult] = []
+    for block in content:
+        kind = block.get("type")
+        if kind == "text":
+            notes += _received_texts(block["text"])
+        elif kind == "tool_result":
+            body = block.get("content") or ""
+            text = body if isinstance(body, str) else message_text(body)
+            outcomes.append(ReceivedResult(block["tool_use_id"], text, bool(block.get("is_error"))))
+    return notes, outcomes
+
+
+def _received_texts(text: str) -> list[ReceivedText]:
+    if f"<{MESSAGE} " not in text:
+        return _text_without_envelope(text)
+    notes: list[ReceivedText] = []
+    at = 0
+    for found in _ENVELOPE.finditer(text):
+        notes += _text_without_envelope(text[at : found.start()])
+        notes.append(ReceivedText(parse_sender(found[1]), unescape_tags(found[2])))
+        at = found.end()
+    return notes + _text_without_envelope(text[at:])
+
+
+def _text_without_envelope(text: str) -> list[ReceivedText]:
+    text = text.strip()
+    if not text:
+        return []
+    return [ReceivedText("system" if text.startswith((f"<{REMINDER}", f"<{NOTIFICATION}")) else "user", text)]

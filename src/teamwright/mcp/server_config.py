@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.protocol.ids import is_label
-from teamwright.protocol.secret_texts import repr_without
+from teamwright.protocol.secret_texts import encoded_forms, repr_without
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 
 TransportKind: TypeAlias = Literal["stdio", "http", "sse", "sdk"]
@@ -99,13 +99,14 @@ class ServerConfig(Struct, frozen=True):
         return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
     def mask_secrets(self, text: str) -> str:
-        """Return the text without values of the server's environment, headers or address."""
+        """Return the text without values of the server's environment, headers or address, plain or encoded."""
         query = urlsplit(self.url).query
         values = [value for value in (*self.env.values(), *self.headers.values(), query) if value]
         parts = {part for value in values for part in (value, value.rpartition(" ")[2])}
         for secret in sorted(parts, key=len, reverse=True):
             if len(secret) >= _SHORTEST_SECRET:
-                text = text.replace(secret, "****")
+                for form in (secret, *encoded_forms(secret)):
+                    text = text.replace(form, "****")
         return text
 
 

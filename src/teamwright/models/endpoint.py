@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from teamwright.protocol.secret_texts import mask, mask_fragments, mask_tokens, repr_without
+from teamwright.protocol.secret_texts import encoded_forms, mask, mask_fragments, mask_tokens, repr_without
 
 Auth: TypeAlias = Literal["x-api-key", "bearer", "x-goog-api-key", "api-key", "signed"]
 """The form of the credential: in the header of that name, as `Authorization: Bearer`, or by signing each request."""
@@ -227,7 +227,7 @@ class Endpoint(Struct, frozen=True):
     def scrub(self, text: str) -> str:
         """Return a text of the service, printable, at most 600 characters; the key and pieces of it are masked.
 
-        Other texts with the format of a token, and the values of headers with a key, are masked too.
+        Its encoded forms, other texts with the format of a token, and the values of headers with a key are masked too.
         """
         text = text[:SERVICE_TEXT]
         secrets = {self.credential, urlsplit(self.base_url).password or ""}
@@ -237,6 +237,8 @@ class Endpoint(Struct, frozen=True):
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= 6:
                 text = mask_fragments(text, secret)
+                for encoded in encoded_forms(secret):
+                    text = mask_fragments(text.replace(encoded, "…"), encoded)
         text = mask_tokens(_KEY_HEADER.sub(r"\1\2…", text))
         text = "".join(char if char.isprintable() else " " for char in text)
         return text if len(text) <= 600 else text[:597] + "…"

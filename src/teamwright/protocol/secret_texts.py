@@ -6,7 +6,9 @@ Works on texts and structs.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -95,6 +97,27 @@ def mask_fragments(text: str, secret: str) -> str:
             out += (text[next_start:at], "…")
         end = next_start = at + MIN_FRAGMENT
     return "".join((*out, text[next_start:]))
+
+
+def encoded_forms(secret: str) -> list[str]:
+    """Return the forms in which another program may write a secret, the longest first: base64, hex, percent-encoded and
+    reversed.
+
+    A secret has three forms in base64, by its place in the encoded text. Their first and last characters depend on the
+    text around it and are left out.
+    """
+    content = secret.encode("utf-8", "surrogatepass")
+    digits = content.hex()
+    every = re.sub("..", r"%\g<0>", digits)
+    some = quote(content, safe="")
+    forms = {secret[::-1], digits, digits.upper(), every, every.upper()}
+    forms |= {some, re.sub("%..", lambda code: code[0].lower(), some)}
+    for before in range(3):
+        first = -(-before * 8 // 6)
+        last = (before + len(content)) * 8 // 6
+        encoded = b64encode(bytes(before) + content).decode()[first:last]
+        forms |= {encoded, encoded.replace("+", "-").replace("/", "_")}
+    return sorted(forms - {secret}, key=len, reverse=True)
 
 
 def is_secret_name(name: str) -> bool:

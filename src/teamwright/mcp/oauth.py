@@ -54,6 +54,54 @@ class LoginFlow(Struct, frozen=True):
     client: OAuthClientInformationFull | None = None
 
 
+class LoginAuth(OAuthClientProvider):
+    """The authentication of requests to one server. Raises LoginRequired when a person must log in."""
+
+    def __init__(self, config: ServerConfig, store: LoginStore, flow: LoginFlow | None = None) -> None:
+        # Log lines of the package may quote answers with tokens.
+        logging.getLogger("mcp.client.auth").disabled = True
+        logging.getLogger("mcp.client.auth.oauth2").disabled = True
+        login = (store.load(config) if flow is None else None) or StoredLogin(config.name, config.url)
+        if flow is not None and flow.client is not None:
+            login.client = _plain(flow.client)
+        uri = flow.redirect_uri if flow is not None else _NO_REDIRECT
+        client = OAuthClientMetadata(client_name="Teamwright", redirect_uris=[AnyUrl(uri)])
+        self._file = _TokenFile(config, store, login)
+        super().__init__(
+            config.url,
+            client,
+            self._file,
+            flow.show if flow is not None else None,
+            flow.wait if flow is not None else None,
+        )
+        self._file.context = self.context
+        self._name = config.name
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Implement `httpx2.Auth`: the package's flow, and the tokens of another process if that one fails."""
+        flow = super().async_auth_flow(request)
+        try:
+            outgoing = await flow.__anext__()
+            while True:
+                response = yield outgoing
+                outgoing = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        except (OAuthFlowError, ValidationError, StorageError) as problem:
+            if not self._file.reload():
+                raise LoginRequired(self._explain(problem)) from None
+        finally:
+            await flow.aclose()
+        self.context.current_tokens = await self._file.get_tokens()
+        self._add_auth_header(request)
+        yield request
+
+    def _explain(self, problem: Exception) -> str:
+        if self.context.redirect_handler is None:
+            return f"wants a login: teamwright mcp login {self._name}"
+        return plain_line(f"could not be logged in to: {problem}")
+
+
 class _TokenFile(TokenStorage):
     """The stored login of one server, as the official package reads and writes it."""
 
@@ -110,51 +158,3 @@ def _plain(
     value: OAuthToken | OAuthMetadata | OAuthClientInformationFull | ProtectedResourceMetadata,
 ) -> dict[str, Any]:
     return value.model_dump(mode="json", exclude_none=True)
-
-
-class LoginAuth(OAuthClientProvider):
-    """The authentication of requests to one server. Raises LoginRequired when a person must log in."""
-
-    def __init__(self, config: ServerConfig, store: LoginStore, flow: LoginFlow | None = None) -> None:
-        # Log lines of the package may quote answers with tokens.
-        logging.getLogger("mcp.client.auth").disabled = True
-        logging.getLogger("mcp.client.auth.oauth2").disabled = True
-        login = (store.load(config) if flow is None else None) or StoredLogin(config.name, config.url)
-        if flow is not None and flow.client is not None:
-            login.client = _plain(flow.client)
-        uri = flow.redirect_uri if flow is not None else _NO_REDIRECT
-        client = OAuthClientMetadata(client_name="Teamwright", redirect_uris=[AnyUrl(uri)])
-        self._file = _TokenFile(config, store, login)
-        super().__init__(
-            config.url,
-            client,
-            self._file,
-            flow.show if flow is not None else None,
-            flow.wait if flow is not None else None,
-        )
-        self._file.context = self.context
-        self._name = config.name
-
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Implement `httpx2.Auth`: the package's flow, and the tokens of another process if that one fails."""
-        flow = super().async_auth_flow(request)
-        try:
-            outgoing = await flow.__anext__()
-            while True:
-                response = yield outgoing
-                outgoing = await flow.asend(response)
-        except StopAsyncIteration:
-            return
-        except (OAuthFlowError, ValidationError, StorageError) as problem:
-            if not self._file.reload():
-                raise LoginRequired(self._explain(problem)) from None
-        finally:
-            await flow.aclose()
-        self.context.current_tokens = await self._file.get_tokens()
-        self._add_auth_header(request)
-        yield request
-
-    def _explain(self, problem: Exception) -> str:
-        if self.context.redirect_handler is None:
-            return f"wants a login: teamwright mcp login {self._name}"
-        return plain_line(f"could not be logged in to: {problem}")

@@ -123,8 +123,8 @@ class Agent(Struct, weakref=True):
 
     def without_history(self) -> Agent:
         """Return a copy of a terminated agent for reports, without its history and tools."""
-        path, header, lines = self.conversation.path, self.conversation.header, self.conversation.lines
-        conversation = Conversation(path, _NO_PREFIX, header, lines=lines)
+        history = self.conversation
+        conversation = Conversation(history.path, _NO_PREFIX, history.header, lines=history.lines)
         return Agent(
             self.name, self.agent_id, self.model, conversation, NO_TOOLS, self.meter, self.emit, effort=self.effort
         )
@@ -140,13 +140,12 @@ class Agent(Struct, weakref=True):
 
         `aside` names a purpose other than the agent's work.
         """
-        used, model, caller = answer.usage, answer.model, self.caller
         event = ModelCallEnded(
             member=self.name,
-            usage=used,
-            model=model,
+            usage=answer.usage,
+            model=answer.model,
             tools=calls,
-            caller=caller,
+            caller=self.caller,
             task=task,
             aside=aside,
             counted=ESTIMATED_COUNT if answer.is_estimated else "",

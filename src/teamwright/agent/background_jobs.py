@@ -398,7 +398,7 @@ class JobJournal:
         """Ids of all jobs that this session ever had. None is used twice."""
         self._redact = redact
         self._journal: Journal | None = None
-        self._unreported = _read(self.path, self.used_ids)
+        self._unreported = _read_open_jobs(self.path, self.used_ids)
 
     def unreported(self) -> list[Job]:
         """Return jobs of earlier runs of the session that are not reported, oldest first.
@@ -456,7 +456,8 @@ def all_jobs(session: Path) -> list[Job]:
     return list(found.values())
 
 
-def _read(path: Path, used: set[str]) -> dict[str, Job]:
+def _read_open_jobs(path: Path, used: set[str]) -> dict[str, Job]:
+    """Return the jobs that are not reported; add the ids of all jobs to `used`."""
     open_jobs: dict[str, Job] = {}
     for fact in _entries(path):
         with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -492,7 +493,8 @@ def _apply_entry(fact: dict[str, Any], open_jobs: dict[str, Job], used: set[str]
                 "killed",
             )
         case "ended" if name in open_jobs:
-            job, code = open_jobs[name], fact.get("exit_code")
+            job = open_jobs[name]
+            code = fact.get("exit_code")
             job.state = END_STATES[fact["state"]]
             job.exit_code = None if code is None else int(code)
             job.seconds = (int(fact["at"]) - job.started_ms) / 1000

@@ -38,7 +38,8 @@ async def clear_conversation(agent: Agent) -> CompactResult:
     """
     from teamwright.agent.summary_texts import cleared_blocks
 
-    compaction, conversation = agent.compaction, agent.conversation
+    compaction = agent.compaction
+    conversation = agent.conversation
     async with compaction.turn_lock:
         agent.apply_deferred_changes()
         before = measure_context(conversation, compaction)
@@ -46,9 +47,9 @@ async def clear_conversation(agent: Agent) -> CompactResult:
             return CompactResult(False, before, before, NOTHING_TO_CLEAR)
         await compaction.context.wait_until_marked_read(agent)
         await agent.hooks.run_session_end_hooks(CLEAR)
-        tags, contexts = agent.tags, await agent.hooks.run_session_start_hooks(agent.model.card.name, CLEAR)
-        blocks = cleared_blocks(tags, await compaction.context.status_text(agent), agent.remind(True))
-        blocks += tags.hook_notes(contexts)
+        contexts = await agent.hooks.run_session_start_hooks(agent.model.card.name, CLEAR)
+        blocks = cleared_blocks(agent.tags, await compaction.context.status_text(agent), agent.remind(True))
+        blocks += agent.tags.hook_notes(contexts)
         conversation.clear(encode({"role": "user", "content": blocks}), {"trigger": CLEAR, "before": before})
         compaction.measured_context, compaction.retry_at = (0, 0), 0
         agent.toolbox.workplace.seen_files.clear()
@@ -112,7 +113,9 @@ def is_due(agent: Agent) -> bool:
 
     A service that accepted more than the known window has a larger one; it reports itself when that is full.
     """
-    compaction, conversation, card = agent.compaction, agent.conversation, agent.model.card
+    compaction = agent.compaction
+    conversation = agent.conversation
+    card = agent.model.card
     limit = compaction.threshold(card, answer_tokens(conversation.prefix))
     context = measure_context(conversation, compaction)
     if limit is None or context < max(limit, compaction.retry_at) or _obstacle(conversation):
@@ -130,7 +133,8 @@ async def compact(agent: Agent, trigger: str, keep: str = "", *, full: bool = Fa
     Call it within the agent's turn or while idle. `full`: the service reported that the conversation does not fit. A
     cancel changes nothing. Raises only CancelledError.
     """
-    conversation, name = agent.conversation, agent.name
+    conversation = agent.conversation
+    name = agent.name
     before = measure_context(conversation, agent.compaction)
     if why := _obstacle(conversation):
         if trigger == MANUAL:
@@ -162,8 +166,9 @@ def _warn_small_window(agent: Agent) -> None:
 
 
 async def _compact(agent: Agent, trigger: str, keep: str, before: int, *, full: bool) -> CompactResult:
-    compaction, upto = agent.compaction, fold_position(agent.conversation)
-    answer, usage = SideAnswer(), Usage()
+    compaction = agent.compaction
+    upto = fold_position(agent.conversation)
+    usage = Usage()
     try:
         await compaction.context.wait_until_marked_read(agent)
         await agent.hooks.fire(PRE_COMPACT, lambda: payload.pre_compact(trigger, keep), trigger)
@@ -183,13 +188,15 @@ async def _write_summary(agent: Agent, folded: Sequence[bytes], keep: str, *, fu
     """Ask the agent for a summary. A conversation that does not fit any more is condensed first."""
     from teamwright.agent.summary_texts import CONDENSED, condense, summary_directive
 
-    window, usage = max(agent.model.card.context_tokens, agent.conversation.reported_tokens[1] + 1), Usage()
+    window = max(agent.model.card.context_tokens, agent.conversation.reported_tokens[1] + 1)
+    usage = Usage()
     if not full and measure_context(agent.conversation, agent.compaction) < window:
         answer = await ask_aside(agent, summary_directive(keep), PURPOSE)
         usage += answer.usage
         if not _is_worth_retry(answer):
             return answer, usage
-    answer, most = SideAnswer(), min(window, total_tokens(agent.conversation.items))
+    answer = SideAnswer()
+    most = min(window, total_tokens(agent.conversation.items))
     for share in CONDENSED_SHARES:
         short = condense(folded, int(most * share) * CHARACTERS_PER_TOKEN)
         words = CONDENSED.format(conversation=agent.tags.conversation(short)) + summary_directive(keep)
@@ -230,7 +237,8 @@ def _fold(agent: Agent, upto: int, summary: str, beside: SummaryNotes, about: di
     """
     from teamwright.agent.summary_texts import cut_results, summary_blocks
 
-    compaction, conversation, card = agent.compaction, agent.conversation, agent.model.card
+    compaction = agent.compaction
+    conversation = agent.conversation
     prefix = conversation.prefix if compaction.make_prefix is None else compaction.make_prefix(agent)
     if prefix.digest == conversation.prefix.digest:
         prefix = conversation.prefix  # prefixes are compared by identity
@@ -238,7 +246,7 @@ def _fold(agent: Agent, upto: int, summary: str, beside: SummaryNotes, about: di
     blocks += agent.tags.hook_notes(beside.hook_texts)
     first = encode({"role": "user", "content": blocks})
     remaining = [without_thinking(item) for item in conversation.items[upto:]]
-    room = prompt_room(card, answer_tokens(prefix)) - prefix_tokens(prefix) - message_tokens(first)
+    room = prompt_room(agent.model.card, answer_tokens(prefix)) - prefix_tokens(prefix) - message_tokens(first)
     remaining = cut_results(remaining, int(room * KEPT_SHARE_WHEN_FULL) if tight else room)
     conversation.fold((first, *remaining), upto, about, prefix)
     compaction.measured_context = (0, 0)

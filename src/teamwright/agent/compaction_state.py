@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from teamwright.permissions.permission_decision import Policy
 
 
-AUTO, MANUAL, CLEAR = "auto", "manual", "clear"
+AUTO = "auto"
+MANUAL = "manual"
+CLEAR = "clear"
 """The triggers of a compaction. `clear` writes no summary."""
 
 

@@ -67,9 +67,8 @@ class PlanMode:
         self._deciding_policy = deciding_policy or policy
         self._plans = plans
         self._record_path = record
-        self._own_exit, self._mode_after = (
-            (PlanExit.APPROVED, Mode.DEFAULT) if is_lead else (PlanExit.FREELY, Mode.BUBBLE)
-        )
+        self._own_exit = PlanExit.APPROVED if is_lead else PlanExit.FREELY
+        self._mode_after = Mode.DEFAULT if is_lead else Mode.BUBBLE
         self._record = PlanRecord()
 
     @property
@@ -124,10 +123,10 @@ class PlanMode:
     def start(self, exit_rule: PlanExit | None = None) -> None:
         """Enter plan mode like `enter`, at the start of the agent, whose mode does not change then."""
         if not (self.is_on and self._record.on):
-            was_on = self.is_on
-            before, usual = (self._mode_after, PlanExit.APPROVED) if was_on else (self.policy.mode, self._own_exit)
-            self._begin(before, exit_rule or usual)
-            if not was_on:
+            if self.is_on:
+                self._begin(self._mode_after, exit_rule or PlanExit.APPROVED)
+            else:
+                self._begin(self.policy.mode, exit_rule or self._own_exit)
                 self.policy.change_mode(Mode.PLAN)
         elif exit_rule is PlanExit.APPROVED and self.exit_rule is PlanExit.FREELY:
             self._save(replace(self._record, leaving=exit_rule))
@@ -148,7 +147,8 @@ class PlanMode:
         `by` approved the plan, `call` is the call that ended plan mode; `granted` are rules for this agent only. A mode
         that was changed during planning stays.
         """
-        record, was_on = self._record, self.is_on
+        record = self._record
+        was_on = self.is_on
         after = mode or self.mode_after
         rules = tuple(dict.fromkeys((*record.granted, *granted)))
         self._save(replace(record, on=False, waits="", left_by=call, before=str(after), granted=rules))
@@ -412,21 +412,21 @@ class ModeReminder:
 
     def __call__(self, begins: bool) -> str:
         """Return the reminder; see Remind."""
-        mode, before = self._mode(), self._known_mode
-        words = REMINDERS.get((self._role, mode))
-        if mode is before and words is None:
+        mode = self._mode()
+        before = self._known_mode
+        texts = REMINDERS.get((self._role, mode))
+        if mode is before and texts is None:
             return ""
         self._known_mode = mode
-        lines = self._change_lines(before, mode, known=words is not None) if mode is not before else []
-        if words is not None:
+        lines: list[str] = []
+        if mode is not before and self._announces:
+            old = REMINDERS.get((self._role, before)) if before is not None else None
+            if old is not None and old.at_end:
+                lines.append(old.at_end)
+            if texts is None:
+                lines.append(mode_notice(mode))
+        if texts is not None:
             whole = begins or self._full_text_next or mode is not before
-            lines.append(words.at_start if whole else words.each_call)
+            lines.append(texts.at_start if whole else texts.each_call)
         self._full_text_next = False
         return "\n".join(lines)
-
-    def _change_lines(self, before: Mode | None, mode: Mode, *, known: bool) -> list[str]:
-        if not self._announces:
-            return []
-        old = REMINDERS.get((self._role, before)) if before is not None else None
-        lines = [old.at_end] if old is not None and old.at_end else []
-        return lines if known else [*lines, mode_notice(mode)]

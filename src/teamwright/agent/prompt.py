@@ -185,7 +185,8 @@ class PrefixCache(Struct):
         found = self._prefixes.get(key)
         if found is not None:
             return found[0]
-        shared, schemas = shared_parts(system, offered), [tool_schema(tool) for tool in offered]
+        shared = shared_parts(system, offered)
+        schemas = [tool_schema(tool) for tool in offered]
         prefix = build_prefix(model.card, model.settings, system, schemas, effort=model.effort, shared=shared)
         store_prefix(directory, prefix)
         if len(self._prefixes) >= MAX_CACHED:
@@ -203,9 +204,9 @@ def shared_parts(system: Sequence[Block], offered: Sequence[AnyTool]) -> SharedP
     )
 
 
-def _key(directory: Path, birth: PrefixModel, system: Sequence[Block], tools: Sequence[AnyTool]) -> _Key:
+def _key(directory: Path, model: PrefixModel, system: Sequence[Block], tools: Sequence[AnyTool]) -> _Key:
     texts = tuple([tuple(block.items()) for block in system])
-    return directory, birth.card, id(birth.settings), birth.effort, texts, tuple([_tool_key(tool) for tool in tools])
+    return directory, model.card, id(model.settings), model.effort, texts, tuple([_tool_key(tool) for tool in tools])
 
 
 def _tool_key(tool: AnyTool) -> _Key:
@@ -253,7 +254,8 @@ def switch_prefix(agent: Agent, why: str, model: Model | None = None, other: Pre
     `other` is the prefix of an agent that has no prefix of a new agent; None: it keeps its own. `why` (`model`,
     `reload`) goes into the transcript. Raises StorageError.
     """
-    compaction, conversation = agent.compaction, agent.conversation
+    compaction = agent.compaction
+    conversation = agent.conversation
     before = agent.model
     if model is not None:
         agent.model = model

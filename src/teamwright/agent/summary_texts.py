@@ -90,8 +90,10 @@ def condense(items: Sequence[bytes], characters: int) -> str:
         texts = [text for item in items if (text := _message_text(item, most))]
         if sum(map(len, texts)) <= characters:
             return escape_marks("\n\n".join(texts))
-    first, rest = texts[:1], texts[1:]
-    room, newest = characters - sum(map(len, first)), list[str]()
+    first = texts[:1]
+    rest = texts[1:]
+    newest: list[str] = []
+    room = characters - sum(map(len, first))
     while rest and len(rest[-1]) <= room:
         room -= len(rest[-1])
         newest.insert(0, rest.pop())

@@ -146,10 +146,6 @@ class Toolbox(Struct, eq=False, dict=True):
         step = with_gate(self.gate, with_instructions(self.workplace, run_tool))
         return step if self.wrap is None else self.wrap(step)
 
-    @property
-    def _tags(self) -> RuntimeTags:
-        return self.record.tags
-
     def set_tools(self, tools: Sequence[AnyTool]) -> None:
         """Replace the tools. For a running agent this needs a new prefix that names them."""
         self.tools = tuple(tools)
@@ -220,7 +216,7 @@ class Toolbox(Struct, eq=False, dict=True):
         prepared: PreparedCall | ToolResult | None = None,
     ) -> None:
         result = await self.run_call(call, prepared)
-        content = _with_notes(self._tags, result)
+        content = _with_notes(self.record.tags, result)
         done[call.id] = (tool_result_block(call.id, content, is_error=result.is_error), result)
 
     async def run_call(self, call: ToolCall, prepared: PreparedCall | ToolResult | None = None) -> ToolResult:
@@ -269,10 +265,13 @@ class Toolbox(Struct, eq=False, dict=True):
     def _find_and_validate(self, call: ToolCall, number: str, *, again: bool) -> PreparedCall | ToolResult:
         found = self._by_name.get(call.name) or self._find_unlisted(call.name)
         if found is None:
-            close, instead = nearest(call.name, self._by_name), OTHER_PRODUCTS_TOOLS.get(call.name, "")
+            close = nearest(call.name, self._by_name)
+            instead = OTHER_PRODUCTS_TOOLS.get(call.name, "")
             hint = f"{instead}. " if instead else f"Did you mean {close}? " if close else ""
-            what, do = f"There is no tool {call.name[:60]!r}.", f"{hint}You have: {', '.join(sorted(self.names))}."
-            return replace(ToolResult.error(what, do), invalid="tool")
+            refusal = ToolResult.error(
+                f"There is no tool {call.name[:60]!r}.", f"{hint}You have: {', '.join(sorted(self.names))}."
+            )
+            return replace(refusal, invalid="tool")
         tool = found.load()
         if UNPARSED_ARGUMENTS in call.input:
             return replace(unread_arguments(tool, str(call.input[UNPARSED_ARGUMENTS])), invalid="json")
@@ -282,17 +281,16 @@ class Toolbox(Struct, eq=False, dict=True):
             checked = validate(tool, dict(input_fields))
         if isinstance(checked, ToolResult):
             return replace(checked, invalid="input")
-        gate, key = self.gate, self.record.step_key
         ctx = ToolContext(
             self.member,
             self.workplace,
             number,
             call.id,
             again,
-            key,
+            self.record.step_key,
             may_call=self._may_call,
-            may_connect=gate.may_connect,
-            excluded_paths=gate.excluded_paths,
+            may_connect=self.gate.may_connect,
+            excluded_paths=self.gate.excluded_paths,
         )
         return _with_access(call, tool, checked, ctx)
 
@@ -481,9 +479,6 @@ class CallNumbers(Struct):
 _BYTES = 8
 
 
-_Changing: TypeAlias = Callable[[int], int]
-
-
 class Counter:
     """The counter in a file, which is created when it is missing. The owner calls `close`. Raises StorageError."""
 
@@ -497,16 +492,13 @@ class Counter:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as problem:
             raise storage_error(problem, path) from problem
-        self._raise_to_minimum(at_least)
+        self._change(lambda before: max(before, at_least))
 
     def next(self) -> int:
         """Return the next value, from 1. Raises StorageError."""
         return self._change(lambda before: before + 1)
 
-    def _raise_to_minimum(self, least: int) -> None:
-        self._change(lambda before: max(before, least))
-
-    def _change(self, change: _Changing) -> int:
+    def _change(self, change: Callable[[int], int]) -> int:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             try:

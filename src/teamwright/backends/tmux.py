@@ -116,7 +116,8 @@ class TmuxBackend:
 
     async def last_output(self, location: Location) -> str:
         """Return how it ended and its last lines, from the pane that remains after a failure; empty without one."""
-        server, lines = self._at(location.facts["socket"]), [""]
+        server = self._at(location.facts["socket"])
+        lines = [""]
         with contextlib.suppress(CannotStart, TmuxError):
             for pause in _REAP_DELAYS_S:
                 await asyncio.sleep(pause)
@@ -149,7 +150,7 @@ class TmuxBackend:
                     # the processes that the end of the pane separates from their parents are known by now
                     family.members()
                 if by_id is not None:
-                    await kill(server, by_id, panes)
+                    await kill_pane(server, by_id, panes)
                 await arrange_window(server, by_id.window if by_id is not None else location.facts["window"])
                 if is_own_socket(location.facts["socket"]) and not await list_panes(server):
                     remove_socket(location.facts["socket"])
@@ -169,7 +170,7 @@ class TmuxBackend:
                 return False
             server = self._at(location.facts["socket"])
             try:
-                await hide(server, pane, await list_panes(server))
+                await hide_pane(server, pane, await list_panes(server))
             except TmuxError as problem:
                 raise _unreachable_error(location, str(problem)) from problem
         return True
@@ -180,9 +181,9 @@ class TmuxBackend:
             if (pane := await self._find_pane(location)) is None:
                 return False
             try:
-                scene = await self._current_state(PaneOwner.from_tag(pane.tag).session)
-                if scene.lead is not None and any(one.tag == pane.tag for one in scene.panes):
-                    await show(scene.server, pane, scene.panes, scene.lead)
+                state = await self._current_state(PaneOwner.from_tag(pane.tag).session)
+                if state.lead is not None and any(one.tag == pane.tag for one in state.panes):
+                    await show_pane(state.server, pane, state.panes, state.lead)
             except TmuxError as problem:
                 raise _unreachable_error(location, str(problem)) from problem
         return True
@@ -205,24 +206,24 @@ class TmuxBackend:
     async def _create_pane(self, launch: Launch, argv: Sequence[str]) -> tuple[Pane, Location]:
         """Create a pane in which the starter waits. An unused one ends with its starter, untagged."""
         owner = PaneOwner(launch.session, launch.team)
-        scene = await self._current_state(launch.session)
+        state = await self._current_state(launch.session)
         try:
-            pane = await create_pane(scene.server, scene.panes, scene.lead, owner, argv)
+            pane = await create_pane(state.server, state.panes, state.lead, owner, argv)
         except TmuxServerGone:  # the server ended just now
-            scene = await self._current_state(launch.session)
-            pane = await create_pane(scene.server, scene.panes, scene.lead, owner, argv)
+            state = await self._current_state(launch.session)
+            pane = await create_pane(state.server, state.panes, state.lead, owner, argv)
         tag = owner.tag(launch.name, secrets.token_hex(8))
         try:
-            await label_pane(scene.server, pane, tag, launch.name, launch.color)
-            await arrange_window(scene.server, pane.window)
-            socket = "".join(await scene.server.run(("display-message", "-p", "-t", pane.id, "#{socket_path}")))
+            await label_pane(state.server, pane, tag, launch.name, launch.color)
+            await arrange_window(state.server, pane.window)
+            socket = "".join(await state.server.run(("display-message", "-p", "-t", pane.id, "#{socket_path}")))
         except BaseException:
-            await run_to_end(discard(scene.server, replace(pane, tag=tag)))
+            await run_to_end(discard_pane(state.server, replace(pane, tag=tag)))
             raise
-        if scene.server is self._own_server:
+        if state.server is self._own_server:
             remove_dead_sockets(socket)
         facts = {"socket": socket, "window": pane.window, "tag": tag}
-        return pane, Location(KIND, pane.id, facts, self._note(scene, pane, owner, socket))
+        return pane, Location(KIND, pane.id, facts, self._note(state, pane, owner, socket))
 
     async def _hand_over(self, handover: Handover, pane: Pane, location: Location) -> tuple[int, str]:
         """Give the launch to the starter that waits in the pane, or fail at once when none does."""
@@ -272,14 +273,14 @@ class TmuxBackend:
     def _lead_window(self, session: str, pane: str) -> LeadWindow:
         return LeadWindow(session, pane, self._settings.layout, self._settings.lead_percent)
 
-    def _note(self, scene: _TmuxState, pane: Pane, owner: PaneOwner, socket: str) -> str:
+    def _note(self, state: _TmuxState, pane: Pane, owner: PaneOwner, socket: str) -> str:
         """Return a note for people: how to see the member, or why it is not in the requested place."""
-        if scene.server is self._own_server:
-            why = f"{scene.note}; " if scene.note else ""
+        if state.server is self._own_server:
+            why = f"{state.note}; " if state.note else ""
             return f"{why}see it with: tmux -S {shlex.quote(socket)} attach"
-        if scene.note:
-            return f"{scene.note}: it is in the window {owner.title}"
-        lead = next((one for one in scene.panes if scene.lead is not None and one.id == scene.lead.pane), None)
+        if state.note:
+            return f"{state.note}: it is in the window {owner.title}"
+        lead = next((one for one in state.panes if state.lead is not None and one.id == state.lead.pane), None)
         if self._settings.layout == "split" and lead is not None and lead.window != pane.window:
             return f"there is no room beside the lead: it is in the window {owner.title}"
         return ""
@@ -423,7 +424,7 @@ async def arrange_window(server: TmuxServer, window: str) -> None:
             await restore_borders(server, window)
 
 
-async def kill(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
+async def kill_pane(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
     """Close the pane if it still has this tag. Raises TmuxError."""
     command = f"kill-pane -t {pane.id}"
     if neighbour := _zoomed_neighbour(pane, panes):
@@ -431,14 +432,14 @@ async def kill(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
     await _run_if_ours(server, pane, command)
 
 
-async def discard(server: TmuxServer, pane: Pane) -> None:
+async def discard_pane(server: TmuxServer, pane: Pane) -> None:
     """Close a pane in which nothing runs yet, if it has this tag already. Never raises."""
     with contextlib.suppress(TmuxError):
-        await kill(server, pane, ())
+        await kill_pane(server, pane, ())
         await arrange_window(server, pane.window)
 
 
-async def hide(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
+async def hide_pane(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
     """Move the pane into a separate window in the background; a pane that is alone in its window stays.
 
     Raises TmuxError.
@@ -452,9 +453,10 @@ async def hide(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
         await arrange_window(server, pane.window)
 
 
-async def show(server: TmuxServer, pane: Pane, panes: Sequence[Pane], home: LeadWindow) -> None:
+async def show_pane(server: TmuxServer, pane: Pane, panes: Sequence[Pane], home: LeadWindow) -> None:
     """Move the pane back beside its team's others, if there is room. Raises TmuxError."""
-    others, owner = [one for one in panes if one.id != pane.id], PaneOwner.from_tag(pane.tag)
+    others = [one for one in panes if one.id != pane.id]
+    owner = PaneOwner.from_tag(pane.tag)
     for way in placements(others, home, owner.window_tag, owner.prefix):
         if isinstance(way, NewWindow):
             return
@@ -477,8 +479,10 @@ async def _create_window(server: TmuxServer, command: Sequence[str], owner: Pane
 
 
 def _close_on_success(id: str) -> str:
-    """Close the pane of a program that ended well. (`remain-on-exit failed` also closes that of a failed program, when
-    tmux sees the end of the terminal before the end of the process.)
+    """Return the command that closes the pane of a program that ended well.
+
+    `remain-on-exit failed` also closes that of a failed program, when tmux sees the end of the terminal before the end
+    of the process.
     """
     return f"if-shell -F -t {id} '#{{==:#{{pane_dead_status}},0}}' 'kill-pane -t {id}'"
 
@@ -508,7 +512,8 @@ def _active_pane(window: str, panes: Sequence[Pane]) -> str:
     return next((one.id for one in panes if one.window == window and one.active), "")
 
 
-_STATUS, _STYLES = "pane-border-status", ("pane-border-style", "pane-active-border-style")
+_STATUS = "pane-border-status"
+_STYLES = ("pane-border-style", "pane-active-border-style")
 _SAVED_OPTION = "@teamwright_was_"
 _UNSET = "unset"
 

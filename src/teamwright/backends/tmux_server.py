@@ -194,11 +194,18 @@ def _is_dead(path: Path) -> bool:
 Layout = Literal["split", "window"]
 
 
-TAG, WINDOW_TAG, COLOUR = "@teamwright", "@teamwright_window", "@teamwright_colour"
-"""Our user options: the owner of a pane, the owner of a window, the colour of a pane."""
+TAG = "@teamwright"
+"""Our user option for the owner of a pane."""
+
+WINDOW_TAG = "@teamwright_window"
+"""Our user option for the owner of a window."""
+
+COLOUR = "@teamwright_colour"
+"""Our user option for the colour of a pane."""
 
 
-MIN_ROWS, MIN_COLUMNS = 3, 20
+MIN_ROWS = 3
+MIN_COLUMNS = 20
 """The smallest pane: one that would be smaller is placed elsewhere."""
 
 
@@ -273,7 +280,7 @@ def parse_panes(lines: Iterable[str], session: str = "") -> list[Pane]:
     for line in lines:
         fields = line.split("|", len(_FIELDS) - 1)
         if len(fields) == len(_FIELDS) and re.fullmatch(r"%\d+", fields[0]):
-            pane = _row(fields)
+            pane = _parse_pane(fields)
             if pane.id not in found or pane.session == session:
                 found[pane.id] = pane
     return list(found.values())
@@ -343,7 +350,7 @@ def _split_largest(theirs: Sequence[Pane]) -> Iterator[Split]:
             yield Split(pane.id, ("-v",))
 
 
-def _row(fields: Sequence[str]) -> Pane:
+def _parse_pane(fields: Sequence[str]) -> Pane:
     def number(text: str) -> int:
         return int(text) if text.isdigit() else 0
 

@@ -17,7 +17,6 @@ import os
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -178,8 +177,8 @@ class RuntimeMailSigner:
             return entry
         others = {key: value for key, value in entry.extra.items() if key != PROOF}
         if entry.sender in RUNTIME_SENDERS:
-            with suppress(StorageError, OSError):
-                others[PROOF] = self._proof(entry, _key(self._key_file))
+            with contextlib.suppress(StorageError, OSError):
+                others[PROOF] = self._proof(entry, _known_or_new_key(self._key_file))
         return entry.copy_with(extra=others)
 
     def check(self, entry: InboxEntry) -> InboxEntry:
@@ -199,7 +198,7 @@ class RuntimeMailSigner:
         return hmac.new(key, content, hashlib.sha256).hexdigest()
 
 
-def _key(file: Path) -> bytes:
+def _known_or_new_key(file: Path) -> bytes:
     """Return the key in the file, which is created when it is missing. Raises StorageError, OSError."""
     known = _known_key(file)
     if known:
@@ -371,7 +370,9 @@ def replace_unread(
         return content, []
     if lines is None:
         return encode_array([*(item.raw for item in items if item not in old), *new]), old
-    remaining, end, whole = list[bytes | memoryview](), 0, memoryview(content)
+    remaining: list[bytes | memoryview] = []
+    end = 0
+    whole = memoryview(content)
     for item in old:
         remaining.append(whole[end : item.offset])
         end = item.end + 2
@@ -411,7 +412,9 @@ def _split_first_lines(content: bytes) -> list[InboxItem] | None:
     if content[:4] != b'[\n{"' or content[-3:] != b"}\n]":
         return None
     items: list[InboxItem] = []
-    offset, end, unread, size = 2, len(content) - 2, 0, 0
+    offset = 2
+    end = len(content) - 2
+    unread = size = 0
     while offset < end:
         if _is_enough(unread, size):
             return [*items, _rest_item(content[offset:end])]
@@ -423,7 +426,8 @@ def _split_first_lines(content: bytes) -> list[InboxItem] | None:
             items.append(InboxItem(raw, None, offset))
         else:
             items.append(InboxItem(raw, json.loads(raw), offset))
-            unread, size = unread + items[-1].is_unread, size + len(raw)
+            unread += items[-1].is_unread
+            size += len(raw)
         offset += len(raw) + 2
     return items
 
@@ -434,13 +438,16 @@ def _split_first_values(content: bytes) -> list[InboxItem] | None:
     if text[:1] != "[" or text[-1:] != "]":
         return None
     items: list[InboxItem] = []
-    at, end, unread, size = _after_blanks(text, 1), len(text) - 1, 0, 0
+    at = _after_blanks(text, 1)
+    end = len(text) - 1
+    unread = size = 0
     while at < end:
         if _is_enough(unread, size):
             return [*items, _rest_item(text[at:end].rstrip().encode())]
         value, stop = _decode(text, at)
         items.append(InboxItem(None, value))
-        unread, size = unread + items[-1].is_unread, size + stop - at
+        unread += items[-1].is_unread
+        size += stop - at
         at = _after_blanks(text, stop)
         if at < end:
             if text[at] != ",":

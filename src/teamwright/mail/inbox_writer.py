@@ -185,13 +185,14 @@ class InboxWriter:
         """Replace the oldest unread notice of the sender, because the inbox is full. Return False when there is
         none.
         """
-        before, sender = file.stamp, outgoing.entry.sender
+        before = file.stamp
         if before is None:
             return False
-        content, old = replace_unread(file.read(), {sender}, _is_notice, [outgoing.raw], most=1)
+        content, old = replace_unread(file.read(), {outgoing.entry.sender}, _is_notice, [outgoing.raw], most=1)
         if old:
             file.replace(content)
-            tally.unread, tally.size = tally.unread + 1, tally.size + len(outgoing.raw)
+            tally.unread += 1
+            tally.size += len(outgoing.raw)
             self._note_commit(file, before, tally, [outgoing], old)
         return bool(old)
 
@@ -205,7 +206,8 @@ class InboxWriter:
     ) -> None:
         """Count and report what was written. Raises LockLost when it may not be in the file."""
         after = file.final_stamp()
-        tally.unread, tally.size = tally.unread - len(replaced), tally.size - sum(len(old.raw) for old in replaced)
+        tally.unread -= len(replaced)
+        tally.size -= sum(len(old.raw) for old in replaced)
         self._quota = tally.after_write(after, entries[-1].raw)
         self._on_commit(before, after, entries, replaced)
 
@@ -366,7 +368,8 @@ def _max_unread(content: bytes) -> tuple[int, int] | None:
     """Return how many elements, of how many bytes, may be unread; None when a line has an ending of other programs."""
     if content[:4] != b'[\n{"' or not content.endswith(_LAST_ENDINGS):
         return None
-    unread, consumed = content.count(_UNREAD_BEFORE_OTHERS), content.count(_CONSUMED_BEFORE_OTHERS)
+    unread = content.count(_UNREAD_BEFORE_OTHERS)
+    consumed = content.count(_CONSUMED_BEFORE_OTHERS)
     if content.count(b"\n") != unread + consumed + 2:
         return None
     unread += content.endswith(_LAST_ENDINGS[0])

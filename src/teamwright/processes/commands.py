@@ -175,7 +175,11 @@ class Process:
         """Start it; stderr is joined with the output unless `errors` is given. Raises OSError when it cannot be
         started."""
         mark = new_mark()
-        record = _add_record(command, mark)
+        record = (
+            None
+            if command.records is None
+            else command.records.add(mark, command.purpose, by_agent=command.is_for_agent)
+        )
         pipes = [OutputPipe(sink) for sink in (output, errors) if sink is not None]
         feed = (
             StdinWriter(command.input, stays=command.keeps_stdin_open)
@@ -336,12 +340,6 @@ class Process:
             self.has_left_running()
 
 
-def _add_record(command: ProcessCommand, mark: str) -> ProcessRecord | None:
-    if command.records is None:
-        return None
-    return command.records.add(mark, command.purpose, by_agent=command.is_for_agent)
-
-
 def _exists(group: int) -> bool:
     try:
         os.killpg(group, 0)
@@ -363,7 +361,8 @@ async def wait_for_end(pid: int) -> None:
     except (AttributeError, OSError):  # it has ended, or the system gives no event at the end of another's child
         await asyncio.sleep(_LOOK_S)
         return
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
     loop.add_reader(descriptor, ended.set)
     try:
         await ended.wait()
@@ -391,7 +390,8 @@ class ProcessOutput:
     def __init__(
         self, cap: int, file: Path | None = None, *, writes_at_once: bool = False, file_cap: int = FILE_CAP
     ) -> None:
-        self.total = self._line_ends = 0
+        self.total = 0
+        self._line_ends = 0
         self.file_failed = ""
         self._cap = cap
         self._half = max(1, cap // 2) * _MAX_CHARACTER_BYTES

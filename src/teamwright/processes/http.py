@@ -72,7 +72,10 @@ class SseReader:
 
     def restart(self) -> None:
         """Drop the unfinished event of a connection that broke off: the next one sends the event again, as a whole."""
-        self._begun, self._skip_lf, self._name, self._id = False, False, b"", self.last_id
+        self._begun = False
+        self._skip_lf = False
+        self._name = b""
+        self._id = self.last_id
         self._tail.clear()
         self._data.clear()
         self.held_bytes = 0
@@ -119,6 +122,9 @@ class SseReader:
         return None
 
     def _end(self) -> tuple[str, bytes] | None:
-        name, data = self._name, self._data
-        self._name, self._data, self.last_id = b"", [], self._id
+        name = self._name
+        data = self._data
+        self._name = b""
+        self._data = []
+        self.last_id = self._id
         return (name.decode("utf-8", "replace"), b"\n".join(data)) if data else None

@@ -231,20 +231,21 @@ def read_record(file: Path) -> RecordedProcess | None:
     try:
         facts = cast("dict[str, Any]", json.loads(read_plain(file, _MAX_RECORD_BYTES)))
         by = facts["by"]
-        mark, pid = str(facts["mark"]), int(facts.get("pid", 0))
+        mark = str(facts["mark"])
+        pid = int(facts.get("pid", 0))
         # A short or foreign mark could match processes of other programs.
         if len(mark) < 16 or not mark.endswith(f".{file.stem}") or pid in {1, -1}:
             return None
         names = ("member", "call", "job", "output")
         return RecordedProcess(
-            mark,
-            str(facts["boot"]),
-            (int(by["pid"]), str(by["start"])),
-            int(facts["at"]),
-            ProcessPurpose(*(str(facts.get(name, "")) for name in names)),
-            max(0, pid),
-            str(facts.get("start", "")),
-            facts.get("agent") is not False,
+            mark=mark,
+            boot=str(facts["boot"]),
+            program=(int(by["pid"]), str(by["start"])),
+            at=int(facts["at"]),
+            purpose=ProcessPurpose(*(str(facts.get(name, "")) for name in names)),
+            pid=max(0, pid),
+            start=str(facts.get("start", "")),
+            is_for_agent=facts.get("agent") is not False,
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -127,13 +127,15 @@ class RequestStore:
 
     def get_answered(self, request_id: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return an answered request with its answer, retired or not; None when it is open or unknown."""
-        body, answer = self.get(request_id), self.get_answer(request_id)
+        body = self.get(request_id)
+        answer = self.get_answer(request_id)
         return (body, answer) if body is not None and answer is not None else self.get_retired(request_id)
 
     def get_retired(self, request_id: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return a retired request with its answer; None when there is none of that id."""
         done = RequestStore(self.directory / RETIRED_DIRECTORY)
-        body, answer = done.get(request_id), done.get_answer(request_id)
+        body = done.get(request_id)
+        answer = done.get_answer(request_id)
         return (body, answer) if body is not None and answer is not None else None
 
     def retired_ids(self) -> list[str]:
@@ -267,9 +269,11 @@ def _load(path: Path) -> dict[str, Any] | None:
     return None
 
 
-KIND = "stop"
+_STOP_KIND = "stop"
+_STOP_PREFIX = "stop-"
+
 USER = "user"
-_PREFIX = "stop-"
+"""The requester of a stop: the person who typed the command."""
 
 
 class LeadProcess(Struct, frozen=True):
@@ -304,15 +308,16 @@ class StopRequest(Struct, frozen=True):
     @classmethod
     def new(cls, target: str, *, now: bool, lead: LeadProcess, incarnation: int | None = None) -> StopRequest:
         """Return a request with a new id."""
-        return cls(f"{_PREFIX}{now_ms()}-{secrets.token_hex(4)}@{target}", target, now, lead, incarnation)
+        return cls(f"{_STOP_PREFIX}{now_ms()}-{secrets.token_hex(4)}@{target}", target, now, lead, incarnation)
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> StopRequest | None:
         """Return the request in a file; None for another kind, and for damaged content."""
-        if body.get("kind") != KIND:
+        if body.get("kind") != _STOP_KIND:
             return None
         try:
-            lead, incarnation = cast("dict[str, Any]", body["lead"]), body.get("incarnation")
+            lead = cast("dict[str, Any]", body["lead"])
+            incarnation = body.get("incarnation")
             return cls(
                 str(body["id"]),
                 str(body["target"]),
@@ -332,16 +337,15 @@ class StopRequest(Struct, frozen=True):
         """Open the request. `within_s`: seconds that the requester waits for an acknowledgement. Raises
         StorageError.
         """
-        lead = {"session": self.lead.session, "pid": self.lead.pid, "since": self.lead.since}
         store.open(
             self.id,
             {
-                "kind": KIND,
+                "kind": _STOP_KIND,
                 "requester": USER,
                 "target": self.target,
                 "incarnation": self.incarnation,
                 "now": self.now,
-                "lead": lead,
+                "lead": {"session": self.lead.session, "pid": self.lead.pid, "since": self.lead.since},
                 "opened_at": now_ms(),
                 "deadline": now_ms() + int(within_s * 1000),
             },
@@ -357,8 +361,14 @@ def stop_answer(
     approve: bool, reason: str, *, ended: Sequence[str] = (), handed_back: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the answer of the lead's process: the stopped members, and the ids of the tasks that were released."""
-    facts = {"ended": list(ended), "handed_back": list(handed_back)}
-    return {"approve": approve, "reason": reason, "by": LEAD, "at": now_ms(), **facts}
+    return {
+        "approve": approve,
+        "reason": reason,
+        "by": LEAD,
+        "at": now_ms(),
+        "ended": list(ended),
+        "handed_back": list(handed_back),
+    }
 
 
 def acknowledgement_path(store: RequestStore, request_id: str) -> Path:

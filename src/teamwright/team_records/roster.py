@@ -71,11 +71,13 @@ class Roster:
 
         def added(config: TeamConfig) -> TeamConfig:
             nonlocal joined
-            name, namesake = base_name, _namesake(config, base_name)
+            name = base_name
+            namesake = _namesake(config, name)
             if namesake and is_alive(namesake):
                 if not dedupe:
                     raise _name_taken_error(namesake)
-                name, namesake = _free_name(config, base_name), None
+                name = _free_name(config, base_name)
+                namesake = None
             color = member.color or (namesake.color if namesake else None) or _next_color(config)
             id = member.agent_id if name == member.name and member.agent_id else agent_id(name, config.name)
             joined = replace(member, name=name, agent_id=id, color=color)
@@ -301,11 +303,15 @@ class RosterFile:
         """Restore the file in the lead's process: from memory, or from the team's other files."""
         if self._on_restored is None:
             return
-        source, config = "memory", self._cached.config if self._cached is not None else None
-        if config is None and (file := self._team_file()) is not None:
-            source, config = "team.json and the transcripts", rebuilt_roster(self.home, self.directory, file)
-        copy = await self.restore(config) if config is not None else None
-        if copy is not None:
+        if self._cached is not None:
+            config = self._cached.config
+            source = "memory"
+        elif (file := self._team_file()) is not None:
+            config = rebuilt_roster(self.home, self.directory, file)
+            source = "team.json and the transcripts"
+        else:
+            return
+        if (copy := await self.restore(config)) is not None:
             self._on_restored(self.place, str(copy), source)
 
     def _team_file(self) -> TeamFile | None:
@@ -474,7 +480,8 @@ class KnownRoster(Struct):
         known, self.names = self.names, tuple([member.name for member in config.members])
         if known is None:
             return _describe_roster(config, reader)
-        before, now = {name.lower() for name in known}, {name.lower() for name in self.names}
+        before = {name.lower() for name in known}
+        now = {name.lower() for name in self.names}
         joined = [member for member in config.members if member.name.lower() not in before]
         left = sorted(before - now)
         lines = _list_members("Joined the team:", joined)

@@ -213,27 +213,25 @@ class TeamFile(Struct, frozen=True):
         """Return the file without that incarnation of the name and its pending end; the facts of the
         last one are kept.
         """
-        key, ended, records, left = name.lower(), self.ended, dict(self.incarnation_records), dict(self.pending_ends)
-        if key in records and records[key].incarnation == incarnation:
+        key = name.lower()
+        record = self.incarnation_records.get(key)
+        pending_end = self.pending_ends.get(key)
+        records = dict(self.incarnation_records)
+        if record is not None and record.incarnation == incarnation:
             del records[key]
-        if key in left and left[key].incarnation == incarnation:
-            del left[key]
-        if (
-            key not in records
-            and key not in left
-            and (record := self.incarnation_records.get(key))
-            and (one := self.pending_ends.get(key))
-        ):
-            ended = {**ended, key: EndedIncarnation(record.call, one.cause)} if record.call else ended
-        return replace(self, incarnation_records=records, pending_ends=left, ended=ended)
+        pending_ends = dict(self.pending_ends)
+        if pending_end is not None and pending_end.incarnation == incarnation:
+            del pending_ends[key]
+        ended = self.ended
+        if record is not None and pending_end is not None and key not in records and key not in pending_ends:
+            ended = {**ended, key: EndedIncarnation(record.call, pending_end.cause)} if record.call else ended
+        return replace(self, incarnation_records=records, pending_ends=pending_ends, ended=ended)
 
     def with_crash(self, pending_end: PendingEnd) -> TeamFile:
         """Return the file with that incarnation kept for a resume, and without its pending end."""
         key = pending_end.name.lower()
-        incarnation, left = (
-            self.incarnation_records.get(key),
-            {n: one for n, one in self.pending_ends.items() if n != key},
-        )
+        incarnation = self.incarnation_records.get(key)
+        left = {name: one for name, one in self.pending_ends.items() if name != key}
         if incarnation is None or incarnation.incarnation != pending_end.incarnation:
             return replace(self, pending_ends=left)
         return replace(
@@ -320,37 +318,36 @@ _KEYS = ("version", "uuid", "lead", "incarnations", "log", "lives", "partings", 
 
 def parse_incarnation(data: Mapping[str, Any]) -> Incarnation:
     """Return one incarnation from its object in the file. Raises ValueError, KeyError, TypeError for an invalid one."""
-    model, rounds, mode = data.get("model"), data.get("max_turns"), data.get("mode")
     return Incarnation(
-        int(data["incarnation"]),
-        str(data["transcript"]),
-        str(data["first"]),
-        str(data.get("call", "")),
-        None if model is None else str(model),
-        None if rounds is None else int(rounds),
-        Budget.from_json(data.get("budget", {})),
-        None if (bounds := data.get("bounds")) is None else AgentBounds.from_json(bounds),
-        mode if mode is None else str(Mode(mode)) if mode else "",
-        None if (effort := data.get("effort")) is None else parse_effort(effort),
-        cast("Mapping[str, Any] | None", data.get("place")),
-        str(data.get("command", "")),
-        str(data.get("crashed", "")),
-        dict(data.get("entry", {})),
-        {key: value for key, value in data.items() if key not in _INCARNATION_KEYS},
+        incarnation=int(data["incarnation"]),
+        transcript=str(data["transcript"]),
+        first=str(data["first"]),
+        call=str(data.get("call", "")),
+        model=None if (model := data.get("model")) is None else str(model),
+        max_turns=None if (max_turns := data.get("max_turns")) is None else int(max_turns),
+        budget=Budget.from_json(data.get("budget", {})),
+        bounds=None if (bounds := data.get("bounds")) is None else AgentBounds.from_json(bounds),
+        mode=None if (mode := data.get("mode")) is None else str(Mode(mode)) if mode else "",
+        effort=None if (effort := data.get("effort")) is None else parse_effort(effort),
+        place=cast("Mapping[str, Any] | None", data.get("place")),
+        command=str(data.get("command", "")),
+        crashed=str(data.get("crashed", "")),
+        entry=dict(data.get("entry", {})),
+        extra={key: value for key, value in data.items() if key not in _INCARNATION_KEYS},
     )
 
 
 def parse_pending_end(data: Mapping[str, Any]) -> PendingEnd:
     return PendingEnd(
-        str(data["name"]),
-        int(data["incarnation"]),
-        str(data["cause"]),
-        str(data["told"]),
-        str(data.get("agreed_to", "")),
-        tuple(str(id) for id in data.get("tasks", ())),
-        bool(data.get("tell", True)),
-        bool(data.get("keeps", False)),
-        {key: value for key, value in data.items() if key not in _PENDING_END_KEYS},
+        name=str(data["name"]),
+        incarnation=int(data["incarnation"]),
+        cause=str(data["cause"]),
+        told=str(data["told"]),
+        agreed_to=str(data.get("agreed_to", "")),
+        tasks=tuple(str(id) for id in data.get("tasks", ())),
+        tell=bool(data.get("tell", True)),
+        keeps=bool(data.get("keeps", False)),
+        extra={key: value for key, value in data.items() if key not in _PENDING_END_KEYS},
     )
 
 
@@ -453,7 +450,8 @@ class TeamStateFile:
 
         Raises StorageError (`damaged-file`) when this process never read it whole, LockTimeout, LockLost.
         """
-        path, known = self.path, _CACHE.get(str(self.path))
+        path = self.path
+        known = _CACHE.get(str(path))
         if known is None or not self._home.config(self._directory).exists():
             raise StorageError("damaged-file", f"{path} is missing or damaged")
         async with lock_for(path, self._home.guard(path)).hold() as lock:

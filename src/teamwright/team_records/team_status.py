@@ -270,8 +270,9 @@ class TeamStatus(Struct):
         ):
             return
         if event.incarnation > member.incarnation:
-            usage, model_calls = member.usage, member.model_calls
-            member = self.members[event.member] = MemberStatus(event.member, usage=usage, model_calls=model_calls)
+            member = self.members[event.member] = MemberStatus(
+                event.member, usage=member.usage, model_calls=member.model_calls
+            )
         if event.turn > member.turn:
             member.wrote_to = ()
         state = event.state
@@ -381,7 +382,7 @@ class TeamStatus(Struct):
         }
 
     @classmethod
-    def from_json(cls, n: int, data: Mapping[str, Any]) -> TeamStatus | None:
+    def from_json(cls, number: int, data: Mapping[str, Any]) -> TeamStatus | None:
         """Return the state of a snapshot; None for a newer version or a damaged one."""
         try:
             if int(data.get("version", 1)) > VERSION:
@@ -389,7 +390,7 @@ class TeamStatus(Struct):
             tasks = cast("Mapping[str, Any]", data["tasks"])
             members = [MemberStatus.from_json(one) for one in data["members"]]
             return cls(
-                event_number=n,
+                event_number=number,
                 team=data["team"],
                 directory=str(data["directory"]),
                 pid=int(data["pid"]),

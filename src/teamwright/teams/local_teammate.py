@@ -17,7 +17,6 @@ from msgspec import field
 from msgspec.structs import replace
 
 from teamwright.agent.agent import REPEATED_CALLS, Agent, SteeringInput, TurnEnd
-from teamwright.agent.agent_hooks import AgentHooks
 from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.turn_loop import append_user_message, finish_interrupted_calls, run_turn, run_turn_with_stop_hooks
 from teamwright.hooks.hook_index import TASK_COMPLETED, TEAMMATE_IDLE
@@ -37,7 +36,6 @@ from teamwright.protocol.time_limit import time_limit
 from teamwright.team_records.life_cycle import ENDED_STATES, RATE_LIMITED, LifecycleEvent
 from teamwright.team_records.roster import KnownRoster
 from teamwright.teams.incoming_mail import IncomingMail, has_written_to_lead, known_task_ids
-from teamwright.teams.plan_requests import PendingPlan
 from teamwright.teams.shutdown_answers import SHUT_DOWN
 from teamwright.teams.team_ports import TeamAccess
 from teamwright.teams.teammate import Teammate, TurnNotes
@@ -117,12 +115,14 @@ class BudgetPause:
 
     def __init__(self) -> None:
         self.reason = ""
-        self._raised = self._used = False
+        self._raised = False
+        self._used = False
 
     def record_turn(self, end: TurnEnd) -> str:
         """Record the end of a turn; returns the cap that ended it, if any."""
         self.reason = end.explanation if end.is_capped else ""
-        self._raised, self._used = False, end.model_calls > 0
+        self._raised = False
+        self._used = end.model_calls > 0
         return self.reason
 
     def describe(self, tail: str) -> str:
@@ -144,7 +144,8 @@ class BudgetPause:
 
     def may_continue(self) -> bool:
         """Return True when the turn that a cap interrupted may continue now; asked once for each larger budget."""
-        raised, self._raised = self._raised, False
+        raised = self._raised
+        self._raised = False
         return raised
 
 
@@ -418,10 +419,30 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
         """Return whether hooks want it to continue after its turn; a hook may also end it."""
         if self.end_cause or self.stop_request is not None:
             return NO_OUTCOME
-        outcome = await run_idle_hooks(self.agent.hooks, self.name, self.team_access, end, asked_before=asked_before)
+        outcome = await self._run_idle_hooks(end, asked_before=asked_before)
         if outcome.halted:
             self.end_cause = self.end_cause or f"ended by a hook: {outcome.halt_reason}"
         return outcome
+
+    async def _run_idle_hooks(self, end: TurnEnd, *, asked_before: bool) -> HookOutcome:
+        """Run `TeammateIdle` hooks, then `TaskCompleted` hooks of each task that is still in progress."""
+        hooks = self.agent.hooks
+        outcome = await hooks.run_stop_hooks(TEAMMATE_IDLE, end.text, again=asked_before)
+        contexts = outcome.contexts
+        if outcome.blocked or outcome.halted or not hooks.hooks.wants(TASK_COMPLETED):
+            return outcome
+        for task in await self.team_access.tasks_in_progress(self.name):
+            event = task_event(task.id, task.subject, task.description, self.name, hooks.agent.team)
+            asked = await hooks.fire(TASK_COMPLETED, lambda event=event: event, takes_contexts=True)
+            contexts += asked.contexts
+            if asked.blocked or asked.halted:
+                return replace(
+                    asked,
+                    contexts=contexts,
+                    reason=f"task #{task.id}: {asked.reason}",
+                    halt_reason=f"task #{task.id}: {asked.halt_reason}",
+                )
+        return replace(outcome, contexts=contexts)
 
     async def next_input(self) -> SteeringInput | None:
         """Return mail for the busy member, before its next model call (the loop's steering)."""
@@ -466,6 +487,8 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
 
     def _idle_notice(self, end: TurnEnd) -> IdleNotification:
         notes = self.turn_notes
+        text = "" if notes.wrote_lead else end.text
+        waits = f"It waits for {self.pending_plan.description}." if self.pending_plan.is_open else ""
         return IdleNotification(
             sender=self.name,
             timestamp=iso_time(),
@@ -474,36 +497,11 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
             completed_task_id=notes.completed or None,
             completed_status="resolved" if notes.completed else None,
             failure_reason=self.budget_pause.describe(self.rate_limit_pause.describe(end)) or None,
-            result=_result(self.pending_plan, end.text if end.text and not notes.wrote_lead else ""),
+            result=" ".join(part for part in (text, waits) if part) or None,
         )
-
-
-def _result(plan: PendingPlan, text: str) -> str | None:
-    """Return the result for the notice, which also says that the member waits for its plan's approval."""
-    waits = f"It waits for {plan.description}." if plan.is_open else ""
-    return " ".join(part for part in (text, waits) if part) or None
 
 
 def _claimed_task(tags: RuntimeTags, task: Task) -> UserMessage:
     """Return the message to the member about a task that was claimed automatically."""
     body = f"#{task.id} {task.subject}\n\n{task.description}\n\nThe task is yours now and in progress."
     return UserMessage((text_block(tags.message("task-list", body)),), (f"task:{task.id}",))
-
-
-async def run_idle_hooks(
-    hooks: AgentHooks, name: str, team_access: TeamAccess, end: TurnEnd, *, asked_before: bool
-) -> HookOutcome:
-    """Run `TeammateIdle` hooks, then `TaskCompleted` hooks of each task that is still in progress."""
-    outcome = await hooks.run_stop_hooks(TEAMMATE_IDLE, end.text, again=asked_before)
-    contexts = outcome.contexts
-    if outcome.blocked or outcome.halted or not hooks.hooks.wants(TASK_COMPLETED):
-        return outcome
-    for task in await team_access.tasks_in_progress(name):
-        event = task_event(task.id, task.subject, task.description, name, hooks.agent.team)
-        asked = await hooks.fire(TASK_COMPLETED, lambda event=event: event, takes_contexts=True)
-        contexts += asked.contexts
-        if asked.blocked or asked.halted:
-            subject = f"task #{task.id}: "
-            reasons = {"reason": f"{subject}{asked.reason}", "halt_reason": f"{subject}{asked.halt_reason}"}
-            return replace(asked, contexts=contexts, **reasons)
-    return replace(outcome, contexts=contexts)

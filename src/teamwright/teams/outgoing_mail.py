@@ -68,11 +68,9 @@ async def send_text(
     Raises UnknownMember (nothing is created), TeamRefused for a message to oneself, UsageError for empty text,
     InboxFull, LockTimeout.
     """
-    if not text.strip():
-        raise UsageError(
-            "usage", "a message needs text", do=["Say it in words, or send nothing."], note="nothing was sent"
-        )
-    text, summary = _masked(team, text), _masked(team, summary)
+    _require_text(text)
+    text = _masked(team, text)
+    summary = _masked(team, summary)
     if call is not None and call.is_rerun:
         sent = await _find_earlier_send(team, team.recipient(to, "nothing was sent"), call)
         if sent is not None:
@@ -108,10 +106,7 @@ async def broadcast(
 
     Raises TeamRefused when there is no other member, or naming those that did not receive it.
     """
-    if not text.strip():
-        raise UsageError(
-            "usage", "a message needs text", do=["Say it in words, or send nothing."], note="nothing was sent"
-        )
+    _require_text(text)
     config = await team.roster.read()
     others = [m for m in config.members if m.name.lower() != sender.lower() and _is_reachable(team, m)]
     if not others:
@@ -189,7 +184,7 @@ async def put_entry(team: SessionTeam, to: str, entry: InboxEntry) -> bool:
     never end an agent. A message does not recreate a team that another program removed. Raises as `Mailbox.put`.
     """
     if team.exists and team.roster.document.exists:
-        text = fit_text(entry.text, lambda whole: _save(team, whole))
+        text = fit_text(entry.text, lambda whole: _save_long_text(team, whole))
         await team.mailbox(to).put(entry.copy_with(text=text) if text != entry.text else entry, runtime=True)
         return True
     teammate = team.find(to)
@@ -227,6 +222,13 @@ def default_summary(text: str) -> str:
     return words if len(words) <= 60 else words[:57].rsplit(" ", 1)[0] + "…"
 
 
+def _require_text(text: str) -> None:
+    if not text.strip():
+        raise UsageError(
+            "usage", "a message needs text", do=["Say it in words, or send nothing."], note="nothing was sent"
+        )
+
+
 def _masked(team: SessionTeam, text: str) -> str:
     """Return the text with secrets of the session's environment and keys of known services masked."""
     return mask_keys(mask_values(text, team.secrets))
@@ -234,7 +236,8 @@ def _masked(team: SessionTeam, text: str) -> str:
 
 async def _find_earlier_send(team: SessionTeam, name: str, call: SendCall) -> Sent | None:
     """Return the outcome of this send before a kill; None when it was not sent."""
-    id, known = call.message_id_for(name), await team.stores.mailbox_names(team.directory)
+    id = call.message_id_for(name)
+    known = await team.stores.mailbox_names(team.directory)
     name = next((one for one in known if one.lower() == name.lower()), name)  # the spelling of its mailbox
     if not await team.mailbox(name).contains(id):
         return None
@@ -378,7 +381,7 @@ async def has_held_mail(team: SessionTeam) -> bool:
     return False
 
 
-def _save(team: SessionTeam, text: str) -> str:
+def _save_long_text(team: SessionTeam, text: str) -> str:
     """Store a text that is too long for a message beside other long outputs. Return its path; empty on a full disk."""
     if team.output is None:
         return ""

@@ -18,7 +18,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from teamwright.agent.agent import Agent
 from teamwright.mail.mailbox import Mailbox
 from teamwright.mail.message_size import check_text_size
 from teamwright.permissions.verdict import Mode
@@ -54,7 +53,8 @@ START_S = 120.0
 PROGRAM_DEFAULT_MODEL = "default"
 """The model on the roster of an external member for which no model was named."""
 
-MAX_ENDED_KEPT = 64  # ended members that are still remembered
+MAX_ENDED_KEPT = 64
+"""Ended members that are still remembered."""
 
 
 async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Teammate:
@@ -136,7 +136,8 @@ async def _resume_crashed(team: SessionTeam, name: str, incarnation: Incarnation
         async with AsyncExitStack() as undo:
             undo.callback(team.limits.undo)
             member = await team.roster.find(name)
-            id, inbox = keyed_id(spec.call, name.lower()) if spec.call else message_id(), team.mailbox(member.name)
+            id = keyed_id(spec.call, name.lower()) if spec.call else message_id()
+            inbox = team.mailbox(member.name)
             if not await inbox.contains(id):
                 await inbox.put(
                     InboxEntry(LEAD, spec.prompt, spec.description or None, iso_time(), msg_id=id), runtime=True
@@ -212,9 +213,14 @@ async def send_first_prompt(
     team: SessionTeam, member: RosterMember, incarnation: Incarnation, summary: str = ""
 ) -> None:
     """Put the member's first prompt into its inbox as the first entry."""
-    prompt, id = member.prompt or "", incarnation.first
-    first = InboxEntry(sender=LEAD, text=prompt, summary=summary or None, timestamp=iso_time(), msg_id=id)
-    await team.mailbox(member.name).put(first, runtime=True)
+    entry = InboxEntry(
+        sender=LEAD,
+        text=member.prompt or "",
+        summary=summary or None,
+        timestamp=iso_time(),
+        msg_id=incarnation.first,
+    )
+    await team.mailbox(member.name).put(entry, runtime=True)
 
 
 @contextmanager
@@ -286,33 +292,8 @@ async def start_in_process(
     _refuse_while_closing(team)
     name = member.name
     rules = TeamMailRules(team, name, agent.tags)
-    desk = IncomingMail(name, team.mailbox(name), agent.conversation, team.emit, rules)
-    teammate = _make_teammate(team, member, incarnation, agent, desk, resumed)
-    _forget_ended(team)
-    team.members[member.name] = teammate
-    team.external.own_entries[member.name] = member
-    unfollow = team.watch_inbox(member.name, desk)
-    teammate.run_task = asyncio.create_task(teammate.run(), name=f"member {member.name}")
-    teammate.run_task.add_done_callback(lambda task: _on_run_end(team, teammate, unfollow, task))
-    undo.push_async_callback(_remove_member, team, teammate)
-    async with time_limit(START_S):  # wait_for of Python 3.11 loses a cancellation that comes with the wake-up
-        await teammate.ready.wait()
-    if teammate.state in ENDED_STATES and not teammate.turns and not resumed:
-        raise TeamRefused("team-refused", f"{teammate.name} was ended while it started", note="nothing was started")
-    return teammate
-
-
-def _make_teammate(
-    team: SessionTeam,
-    member: RosterMember,
-    incarnation: Incarnation,
-    agent: Agent,
-    incoming: IncomingMail,
-    resumed: bool,
-) -> LocalTeammate:
-    """Create the member's object, which does not run yet."""
-    name = member.name
-    return LocalTeammate(
+    incoming = IncomingMail(name, team.mailbox(name), agent.conversation, team.emit, rules)
+    teammate = LocalTeammate(
         agent=agent,
         incoming=incoming,
         team_access=LocalTeamAccess(team),
@@ -328,6 +309,18 @@ def _make_teammate(
         stop_request=find_read_request(team, name, incarnation.incarnation, agent.conversation) if resumed else None,
         pending_plan=pending_plan(team.requests, name, incarnation.incarnation) if resumed else NO_PENDING_PLAN,
     )
+    _forget_ended(team)
+    team.members[name] = teammate
+    team.external.own_entries[name] = member
+    unfollow = team.watch_inbox(name, incoming)
+    teammate.run_task = asyncio.create_task(teammate.run(), name=f"member {name}")
+    teammate.run_task.add_done_callback(lambda task: _on_run_end(team, teammate, unfollow, task))
+    undo.push_async_callback(_remove_member, team, teammate)
+    async with time_limit(START_S):  # wait_for of Python 3.11 loses a cancellation that comes with the wake-up
+        await teammate.ready.wait()
+    if teammate.state in ENDED_STATES and not teammate.turns and not resumed:
+        raise TeamRefused("team-refused", f"{teammate.name} was ended while it started", note="nothing was started")
+    return teammate
 
 
 def _forget_ended(team: SessionTeam) -> None:
@@ -349,8 +342,10 @@ def _on_run_end(
         # An unknown cause cancelled it: it has ended, and its end is processed like any other.
         teammate.end_cause = "its task was cancelled"
         teammate.transition(LifecycleEvent.FAILED, teammate.end_cause)
-        over = teammate.team_access.process_end(teammate.name, f"failed: {teammate.end_cause}", None)
-        teammate.end_task = asyncio.create_task(over, name=f"end of {teammate.name}")
+        teammate.end_task = asyncio.create_task(
+            teammate.team_access.process_end(teammate.name, f"failed: {teammate.end_cause}", None),
+            name=f"end of {teammate.name}",
+        )
     teammate.agent.conversation.close()
     if teammate.agent.hooks.is_running:
         text = teammate.agent.conversation.text_since(0)
@@ -390,8 +385,8 @@ def with_own_directory(team: SessionTeam, member: RosterMember, incarnation: Inc
     """
     if not member.worktree_path:
         return replace(member, cwd=str(incarnation.entry.get("cwd") or team.cwd))
-    names, tree = {team.name, team.session_list_name}, Path(member.worktree_path)
-    record = find_member_record(team.home.worktrees, tree, names, member.name)
+    names = {team.name, team.session_list_name}
+    record = find_member_record(team.home.worktrees, Path(member.worktree_path), names, member.name)
     if record is None:
         raise TeamRefused(
             "team-refused",
@@ -549,7 +544,8 @@ def _current_entry(teammate: Teammate, entry: RosterMember) -> RosterMember:
         return replace(entry, is_active=False) if entry.is_active else entry
     if teammate.state in ENDED_STATES or teammate.end_cause:
         return entry
-    mode, is_active = _roster_mode(teammate, entry), entry.is_active
+    mode = _roster_mode(teammate, entry)
+    is_active = entry.is_active
     if isinstance(teammate, ProcessTeammateBase) and (is_active is not None or teammate.turns):
         is_active = teammate.state in BUSY_STATES
     if (mode, is_active) == (entry.mode, entry.is_active):

@@ -203,10 +203,14 @@ class SessionTeam(Struct):
         """The list of all members: one that sessions share, else the team's, else the session's own."""
         name = self._task_list_name
         if self._tasks is None or self._tasks_name != name:
-            store, realm = self.stores.tasks(name), self.session_list_name if self.external.shared_list else ""
-            self._tasks_name, change, review = name, self._on_task_changed, self.settings.review
+            self._tasks_name = name
             self._tasks = TaskList(
-                store, on_change=change, realm=realm, check=self.check, work=self.work, review=review
+                self.stores.tasks(name),
+                on_change=self._on_task_changed,
+                realm=self.session_list_name if self.external.shared_list else "",
+                check=self.check,
+                work=self.work,
+                review=self.settings.review,
             )
         return self._tasks
 
@@ -319,8 +323,15 @@ class SessionTeam(Struct):
         if self.lead is not None:
             self.lead.open_mailbox()
         self.emit(TeamChanged(member=LEAD, team=name, directory=directory, change=change))
-        detail, effort, state = f'team "{name}" {change}', self.lead_effort, MemberState.WORKING
-        self.emit(MemberChanged(member=LEAD, state=state, detail=detail, model=self.lead_model, effort=effort))
+        self.emit(
+            MemberChanged(
+                member=LEAD,
+                state=MemberState.WORKING,
+                detail=f'team "{name}" {change}',
+                model=self.lead_model,
+                effort=self.lead_effort,
+            )
+        )
 
     def forget(self) -> None:
         """Forget the removed team: the session continues without one."""

@@ -83,10 +83,17 @@ async def _create(team: SessionTeam, new: NewTeam) -> TeamConfig:
 
 
 def _new_team(team: SessionTeam, name: str, description: str | None, agent_type: str | None) -> NewTeam:
-    lead = LeadLease(team.session, os.getpid(), team.lease)
-    kind = agent_type or LEAD
-    shared = team.external.shared_list
-    return NewTeam(name, lead, str(team.cwd), team.lead_model, now_ms(), description, kind, team.log, shared)
+    return NewTeam(
+        name,
+        LeadLease(team.session, os.getpid(), team.lease),
+        str(team.cwd),
+        team.lead_model,
+        now_ms(),
+        description,
+        agent_type or LEAD,
+        team.log,
+        team.external.shared_list,
+    )
 
 
 async def _replace_session_team(team: SessionTeam) -> None:
@@ -193,7 +200,8 @@ async def notify_owner(team: SessionTeam, task: Task, by: str, call: SendCall | 
 
 async def _notify_former(team: SessionTeam, change: TaskUpdateResult, by: str) -> None:
     """Tell the member that had the task to stop working on it."""
-    task, former = change.task, change.removed_from or ""
+    task = change.task
+    former = change.removed_from or ""
     if is_owner(former, LEAD) or await _running_owner(team, former) == "":
         return
     author = LEAD_ALIAS if by == LEAD else by

@@ -394,8 +394,17 @@ def add_team_work(checkout, script: str) -> str:
     return tip
 
 
-@pytest.mark.parametrize("is_changed", [True, False])
-@pytest.mark.parametrize("command", ["merge", "conflict", "reset", "fast-forward", "check", "rebase"])
+@pytest.mark.parametrize("is_changed", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "merge",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("conflict", "reset", "fast-forward", "check", "rebase")
+        ),
+    ],
+)
 async def test_no_command_that_brings_other_files_runs_the_new_script_of_a_filter(
     checkout, root, tmp_path, filtered, command, is_changed
 ):

@@ -299,7 +299,8 @@ class DatabaseTaskFollower:
         """See TaskFollower. A row of the database is never half."""
         began = self._database.now()
         if names is not None and self._read_at is not None:
-            found, there = await self._read("id = any($2::bigint[])", numbers(names)), None
+            found = await self._read("id = any($2::bigint[])", numbers(names))
+            there = None
         else:
             found, there = await self._read_new()
             self._read_at = began

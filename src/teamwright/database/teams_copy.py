@@ -216,7 +216,8 @@ class TeamsCopy:
 
     async def _copy_mail(self, connection: Connection, team: str, directory: Path) -> None:
         for row in await connection.fetch(MAIL_MARKS, team):
-            key, mark = (team, str(row["reader"])), (int(row["last"] or 0), int(row["unread"]))
+            key = (team, str(row["reader"]))
+            mark = (int(row["last"] or 0), int(row["unread"]))
             box = self._mail.setdefault(key, _Mailbox())
             path = directory / f"{row['shown_name']}.json"
             if box.mark == mark and path.exists():
@@ -242,7 +243,8 @@ class TeamsCopy:
         yield from dict.fromkeys((*own, *led)) or known
 
     async def _copy_session(self, connection: Connection, session: str, cwd: str) -> None:
-        files, known = SessionFiles(self.home, session, Path(cwd)), self._files.setdefault(session, {})
+        files = SessionFiles(self.home, session, Path(cwd))
+        known = self._files.setdefault(session, {})
         rows = await connection.fetch("select name, size, digest from session_files where session = $1", session)
         there = {str(row["name"]): (int(row["size"]), str(row["digest"])) for row in rows}
         for name in known.keys() - there.keys():
@@ -280,7 +282,8 @@ class TeamsCopy:
 
     def _set_lease(self, team: StoredTeam, *, is_live: bool) -> None:
         """Hold the copied lease file of a lead that lives, with its note; release that of another one."""
-        session, path = team.file.lead.session, lease_path(self._session_place(team))
+        session = team.file.lead.session
+        path = lease_path(self._session_place(team))
         note = self._notes.get(session, b"") or json.dumps({"pid": team.file.lead.pid, "who": "a lead"}).encode()
         held = self._held.get(session)
         if held is not None and (not is_live or held.note != note):
@@ -320,7 +323,8 @@ class TeamsCopy:
             del known[name]
 
     def _changed_requests(self, directory: str, session: str) -> tuple[dict[str, bytes], list[str]]:
-        box, known = self._request_directory(directory), self._files.get(session, {})
+        box = self._request_directory(directory)
+        known = self._files.get(session, {})
         prefix = f"{REQUESTS}{directory}/"
         paths = [path for path in box.glob("*") if path.is_file() and ".tmp." not in path.name]
         new = {f"{prefix}{path.name}": path.read_bytes() for path in paths if f"{prefix}{path.name}" not in known}
@@ -401,7 +405,8 @@ async def follow_copy(copy: TeamsCopy) -> AsyncGenerator[None]:
 
     When the database fails, the block is cancelled, and its error is raised here. Raises CannotStart (`database`).
     """
-    owner, problems = asyncio.current_task(), list[TeamwrightError]()
+    owner = asyncio.current_task()
+    problems = list[TeamwrightError]()
     follower = _Follower(copy)
 
     async def work() -> None:
@@ -442,7 +447,9 @@ class _Follower:
 
     async def run(self) -> None:
         """Refresh the copy when it is due. Raises StorageError."""
-        loop, again_at, spaced_until = asyncio.get_running_loop(), 0.0, 0.0
+        loop = asyncio.get_running_loop()
+        again_at = 0.0
+        spaced_until = 0.0
         async with Watcher() as watcher:
             while True:
                 self._follow_changes(watcher)
@@ -453,7 +460,8 @@ class _Follower:
                 if self._is_changed or loop.time() >= again_at:
                     self._is_changed = False
                     await self._copy.refresh()
-                    spaced_until, again_at = loop.time() + SPACING_S, loop.time() + AGAIN_S
+                    spaced_until = loop.time() + SPACING_S
+                    again_at = loop.time() + AGAIN_S
 
     async def _wait_until_due(self, again_at: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -287,7 +287,8 @@ class ExternalTeam(Struct, frozen=True):
 async def find_external_team(flags: MemberFlags, env: Mapping[str, str]) -> ExternalTeam:
     """Find the team of this member. Raises TeamwrightError (`unknown-team`), UsageError for flags of no member."""
     require_platform()
-    name, team = member_name(flags.agent_name), team_name(flags.team_name)
+    name = member_name(flags.agent_name)
+    team = team_name(flags.team_name)
     if parse_agent_id(flags.agent_id)[0] != name:
         raise UsageError("usage", f"--agent-id {flags.agent_id[:80]} is not {name}'s", note=_NOTHING)
     home, directory = _root(team, env)

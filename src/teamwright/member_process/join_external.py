@@ -70,7 +70,6 @@ from teamwright.storage.json_lines import read_backward
 from teamwright.subagents.reports import job_end_notice
 from teamwright.team_records.file_stores import FileStores
 from teamwright.team_records.spawn_spec import SpawnSpec
-from teamwright.team_records.team_state import Incarnation
 from teamwright.team_records.team_status import TeamStatus
 from teamwright.teams.job_notices import connect_owners, notify_lost, notify_lost_subagents
 from teamwright.teams.spawn import start_in_process
@@ -250,7 +249,10 @@ def _mail_context(parts: _MemberParts) -> InboxContext:
 
 def _team(parts: _MemberParts, postal: InboxContext, report_end: ReportEnd) -> SessionTeam:
     """Return the team as the other program created it, without this process's member."""
-    found, log, agent_factory, watcher = parts.found, parts.log, parts.agent_factory, parts.watcher
+    found = parts.found
+    log = parts.log
+    agent_factory = parts.agent_factory
+    watcher = parts.watcher
     ports = TeamPorts(
         agent_factory.plans.watch,
         watch_mailbox=lambda name, look: team.mailbox(name).watch(watcher, look),
@@ -280,8 +282,9 @@ async def _guest(
         spec, incarnation, differences = new_incarnation(found, flags, parts.agent_factory, saved.transcript)
         entry = found.config.find(found.name)
         roster_entry = entry or own_entry(found, flags, model, context.cwd)
-        record = _record(
-            found, incarnation, replace(roster_entry, agent_type=spec.agent_type, plan_mode_required=found.plans)
+        roster_entry = replace(roster_entry, agent_type=spec.agent_type, plan_mode_required=found.plans)
+        record = MembershipRecord(
+            found.directory, found.config.created_at, incarnation, roster_entry, found=entry is not None
         )
     parts.file.write(record)
     lead = lead_process(found.config, env)
@@ -302,11 +305,6 @@ async def _guest(
     )
     presence.note_roster(found.config)
     return guest, spec
-
-
-def _record(found: ExternalTeam, incarnation: Incarnation, entry: RosterMember) -> MembershipRecord:
-    there = found.config.find(found.name) is not None
-    return MembershipRecord(found.directory, found.config.created_at, incarnation, entry, found=there)
 
 
 def _pane(entry: RosterMember, record: MembershipRecord, env: Mapping[str, str]) -> str:

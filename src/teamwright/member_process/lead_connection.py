@@ -211,7 +211,8 @@ class LeadConnection:
             await self._wait_until_connected()
 
     async def _wait_until_connected(self) -> None:
-        up, gone = asyncio.ensure_future(self._up.wait()), asyncio.ensure_future(self.gone.wait())
+        up = asyncio.ensure_future(self._up.wait())
+        gone = asyncio.ensure_future(self.gone.wait())
         try:
             await asyncio.wait({up, gone}, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -300,7 +300,8 @@ class LedMember(MemberLifetime):
         """Apply the lead's policy here, also to agents with a narrower one."""
         session = self.agent_factory.policies.session
         more = apply_policy(session, policy, is_elsewhere=self.remote is not None)
-        former, self._granted = self._granted, rules_from_json(policy, session.scope.base)
+        former = self._granted
+        self._granted = rules_from_json(policy, session.scope.base)
         rule_texts = {rule.text for rule in self._granted}
         former += tuple(rule for rule in self._untold if rule.text in rule_texts)
         self._untold = [rule for rule in self._untold if rule.text not in rule_texts]

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.sandbox.secret_paths import GENERATED_DIRECTORIES, PRIVATE_CONTENTS, PRIVATE_NAMES, PUBLIC_NAMES
-from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.repository_git import RepositoryGit, split_paths
 
 MEGABYTE = 1_000_000
 
@@ -53,14 +53,14 @@ def read_uncommitted(git: RepositoryGit, tree: Path, without: Iterable[str] = ()
     directories = tuple(one for one in left_out if one.endswith("/"))
     others = [
         path
-        for path in _split(git.read("ls-files", "-z", "--others", "--exclude-standard", cwd=tree))
+        for path in split_paths(git.read("ls-files", "-z", "--others", "--exclude-standard", cwd=tree))
         if path not in left_out and not path.startswith(directories)
     ]
     compare = ("diff-index", "-z", "--no-renames", "--name-only")
-    staged = _split(git.read(*compare, "--cached", "--diff-filter=A", "HEAD", cwd=tree))
-    changed = _split(git.read(*compare, "--diff-filter=AMTU", "HEAD", cwd=tree))
-    deleted = _split(git.read("ls-files", "-z", "--deleted", cwd=tree))
-    tracked = len(_split(git.read("ls-files", "-z", cwd=tree)))
+    staged = split_paths(git.read(*compare, "--cached", "--diff-filter=A", "HEAD", cwd=tree))
+    changed = split_paths(git.read(*compare, "--diff-filter=AMTU", "HEAD", cwd=tree))
+    deleted = split_paths(git.read("ls-files", "-z", "--deleted", cwd=tree))
+    tracked = len(split_paths(git.read("ls-files", "-z", cwd=tree)))
     added = dict.fromkeys([*staged, *others])
     return UncommittedFiles(
         tuple(dict.fromkeys([*changed, *added])), tuple(added), tuple(dict.fromkeys(deleted)), tracked
@@ -103,9 +103,9 @@ def is_loss(gone: int, added: int, tracked: int) -> bool:
 def require_no_loss(git: RepositoryGit, branch: str, tip: str, goal: str) -> None:
     """Raise WorktreeRefused when a move of a person's branch from `tip` to `goal` would delete most of its files."""
     compare = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")
-    gone = _split(git.read(*compare, "--diff-filter=D", tip, goal))
-    added = _split(git.read(*compare, "--diff-filter=A", tip, goal)) if gone else []
-    tracked = len(_split(git.read("ls-tree", "-r", "-z", "--name-only", tip))) if gone else 0
+    gone = split_paths(git.read(*compare, "--diff-filter=D", tip, goal))
+    added = split_paths(git.read(*compare, "--diff-filter=A", tip, goal)) if gone else []
+    tracked = len(split_paths(git.read("ls-tree", "-r", "-z", "--name-only", tip))) if gone else 0
     if is_loss(len(gone), len(added), tracked):
         raise WorktreeRefused(
             "worktree-refused",
@@ -191,10 +191,6 @@ def _filtered(git: RepositoryGit, tree: Path, paths: Sequence[str]) -> set[str]:
 def _was_large(git: RepositoryGit, tree: Path, path: str, limits: CommitLimits) -> bool:
     done = git.call("cat-file", "-s", f"HEAD:{path}", cwd=tree)
     return done.ok and int(done.output) > limits.file_bytes
-
-
-def _split(output: str) -> list[str]:
-    return [part for part in output.split("\0") if part]
 
 
 def _list(names: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.worktrees.commit_limits import CommitLimits, UncommittedFiles, is_loss, require_limits
-from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.repository_git import RepositoryGit, split_paths
 from teamwright.worktrees.worktree_check import require_directory
 from teamwright.worktrees.worktree_creation import SetupCommand
 from teamwright.worktrees.worktree_record import WorktreeRecord
@@ -58,7 +58,7 @@ def _read_staged(git: RepositoryGit, record: WorktreeRecord) -> _Staged:
 
 
 def _deleted(git: RepositoryGit, record: WorktreeRecord) -> frozenset[str]:
-    return frozenset(_split(git.read("ls-files", "-z", "--deleted", cwd=record.tree)))
+    return frozenset(split_paths(git.read("ls-files", "-z", "--deleted", cwd=record.tree)))
 
 
 def _require_committed(git: RepositoryGit, record: WorktreeRecord, staged: _Staged, limits: CommitLimits) -> None:
@@ -68,8 +68,8 @@ def _require_committed(git: RepositoryGit, record: WorktreeRecord, staged: _Stag
     tip = git.commit_of(f"refs/heads/{record.branch}")
     if not tip or tip == staged.former or not git.contains(staged.former, tip):
         raise _lost_by_hooks(f"left no new commit on {record.branch}")
-    gone = _split(git.read(*_NAMES, "--diff-filter=D", staged.tree, tip))
-    tracked = len(_split(git.read("ls-tree", "-r", "-z", "--name-only", staged.tree)))
+    gone = split_paths(git.read(*_NAMES, "--diff-filter=D", staged.tree, tip))
+    tracked = len(split_paths(git.read("ls-tree", "-r", "-z", "--name-only", staged.tree)))
     if is_loss(len(gone), 0, tracked):
         raise _lost_by_hooks(f"took {len(gone)} of {tracked} files out of the commit: {_list(gone)}")
     try:
@@ -81,19 +81,19 @@ def _require_committed(git: RepositoryGit, record: WorktreeRecord, staged: _Stag
         raise _lost_by_hooks(what, ["git checkout-index --all brings them back"])
     if left := _left_out(git, record, staged, tip):
         raise _lost_by_hooks(f"left changes out of the commit: {_list(left)}")
-    added = tuple(_split(git.read(*_NAMES, "--diff-filter=A", staged.tree, tip)))
+    added = tuple(split_paths(git.read(*_NAMES, "--diff-filter=A", staged.tree, tip)))
     if added:
         require_limits(git, record.tree, UncommittedFiles(added, added, (), tracked), limits)
 
 
 def _left_out(git: RepositoryGit, record: WorktreeRecord, staged: _Staged, tip: str) -> list[str]:
     """Return the staged paths that the commit does not change, and that are still uncommitted in the worktree."""
-    committed = set(_split(git.read(*_NAMES, staged.former, tip)))
-    missing = [path for path in _split(git.read(*_NAMES, staged.former, staged.tree)) if path not in committed]
+    committed = set(split_paths(git.read(*_NAMES, staged.former, tip)))
+    missing = [path for path in split_paths(git.read(*_NAMES, staged.former, staged.tree)) if path not in committed]
     if not missing:
         return []
     args = ("--ignored=no", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty")
-    changed = {part[3:] for part in _split(git.read("status", "--porcelain=v1", "-z", *args, cwd=record.tree))}
+    changed = {part[3:] for part in split_paths(git.read("status", "--porcelain=v1", "-z", *args, cwd=record.tree))}
     return [path for path in missing if path in changed]
 
 
@@ -118,10 +118,6 @@ def _lost_by_hooks(what: str, do: Sequence[str] = ()) -> WorktreeRefused:
         do=[*do, "repair the hook, or set worktrees.commit_hooks to false"],
         note="nothing was committed",
     )
-
-
-def _split(output: str) -> list[str]:
-    return [part for part in output.split("\0") if part]
 
 
 def _list(names: Sequence[str]) -> str:

@@ -151,7 +151,8 @@ class Integration(Struct, frozen=True):
                 detail = f"{entry.branch} has no commit in common with {self.branch}: it has another first commit"
                 return await self._set(entry, IntegrationState.FAILED, detail=detail)
             if isinstance(merged, MergeConflict):
-                paths, more = merged.paths[:MAX_PATHS], len(merged.paths) - MAX_PATHS
+                paths = merged.paths[:MAX_PATHS]
+                more = len(merged.paths) - MAX_PATHS
                 detail = await _run_in_thread(self._describe_conflict, entry, old, merged)
                 detail += f"; {more} more files conflict" if more > 0 else ""
                 return await self._set(entry, IntegrationState.CONFLICT, detail=detail, paths=paths)
@@ -278,7 +279,8 @@ def fast_forward(git: RepositoryGit, branch: str, target: str) -> str:
     Raises WorktreeRefused for a branch with unmerged commits, one that is checked out in another worktree, a checkout
     with changed files, and a commit without most of the branch's files; nothing changes.
     """
-    tip, goal = git.commit_of(f"refs/heads/{branch}"), git.commit_of(target)
+    tip = git.commit_of(f"refs/heads/{branch}")
+    goal = git.commit_of(target)
     if not tip or not goal:
         raise WorktreeRefused("worktree-refused", f"there is no branch {branch if not tip else target}")
     if not git.contains(tip, goal):

@@ -89,7 +89,8 @@ class MemberWorktree(Struct, frozen=True):
         if not await asyncio.to_thread(stage_work, self.git, self.record, self.limits):
             return
         require_directory(self.record)
-        subject, trailer = f"#{task.id} {task.subject} ({member})", f"\n{self.trailer}\n" if self.trailer else ""
+        subject = f"#{task.id} {task.subject} ({member})"
+        trailer = f"\n{self.trailer}\n" if self.trailer else ""
         message = f"{subject}\n\nThe files of {member} when task #{task.id} was completed.\n{trailer}"
         variables = {MESSAGE_VARIABLE: message}
         if not self.commit.command:
@@ -206,7 +207,8 @@ def merge_commit(git: RepositoryGit, record: WorktreeRecord, commit: str, name: 
     nothing, for a worktree with uncommitted files or another branch, and while a merge or rebase is in progress.
     """
     _require_branch(git, record)
-    head, commit = git.commit_of("HEAD", record.tree), git.commit_of(commit)
+    head = git.commit_of("HEAD", record.tree)
+    commit = git.commit_of(commit)
     if not commit or git.contains(commit, head):
         return ()
     modified, _, _ = changed_files(git, record)

@@ -180,7 +180,7 @@ class RepositoryGit(Struct, frozen=True):
             "-z",
             before,
         )
-        changed = _split(unfiltered.call(*names, cwd=tree, programs_off=True).output)
+        changed = split_paths(unfiltered.call(*names, cwd=tree, programs_off=True).output)
         if new:
             undo = unfiltered.call("reset", "--merge", "--quiet", before, cwd=tree, filters_off=True)
             if not undo.ok:
@@ -203,7 +203,7 @@ class RepositoryGit(Struct, frozen=True):
         """
         for name in self.project_filters:
             pattern = f":(attr:filter={name[len('filter.') :]})"
-            listed = _split(self.read("ls-files", "-z", pattern, cwd=tree))
+            listed = split_paths(self.read("ls-files", "-z", pattern, cwd=tree))
             found = [path for path in listed if (changed is None or path in changed) and (tree / path).is_file()]
             for path in found:
                 (tree / path).unlink()  # git writes no file again that it takes for unchanged
@@ -237,7 +237,8 @@ class RepositoryGit(Struct, frozen=True):
         return {} if done.ok else _IDENTITY
 
 
-def _split(output: str) -> list[str]:
+def split_paths(output: str) -> list[str]:
+    """Return the paths of an output that git ends with NUL characters (`-z`)."""
     return [part for part in output.split("\0") if part]
 
 

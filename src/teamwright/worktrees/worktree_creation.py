@@ -25,7 +25,7 @@ from teamwright.protocol.ids import now_ms
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 from teamwright.storage.files import write_new
 from teamwright.storage.paths import make_private
-from teamwright.worktrees.repository_git import USAGE_ERROR, RepositoryGit, git_error
+from teamwright.worktrees.repository_git import USAGE_ERROR, RepositoryGit, git_error, split_paths
 from teamwright.worktrees.worktree_check import require_worktree, with_identity
 from teamwright.worktrees.worktree_list import require_free
 from teamwright.worktrees.worktree_record import (
@@ -107,7 +107,9 @@ def create_worktree(git: RepositoryGit, root: Path, owner: Owner, base: str = "H
         except BaseException:
             discard_worktree(git, root, record)
             raise
-        return NewWorktree(record, (*notes, *_missing_parts(record)))
+        if (record.tree / ".gitmodules").is_file():
+            notes.append("its submodules are empty: git submodule update --init fetches them")
+        return NewWorktree(record, tuple(notes))
     raise WorktreeRefused(
         "worktree-refused", f"there are {MAX_NAMES} worktrees of {owner.member}", do=["teamwright worktrees"]
     )
@@ -124,7 +126,8 @@ def adopt_worktree(git: RepositoryGit, root: Path, owner: Owner, place: str) -> 
     if problem or not branch:
         what = f"the WorktreeCreate hook made {place[:200]!r}, which {problem or 'is on no branch'}"
         raise WorktreeRefused("worktree-refused", what, note="nothing was started")
-    directory, base = repository_directory(root, git.common), git.commit_of("HEAD", real)
+    directory = repository_directory(root, git.common)
+    base = git.commit_of("HEAD", real)
     make_private(directory)
     numbered = (_named(git, directory, owner, base, number) for number in range(1, MAX_NAMES))
     record = replace(next(one for one in numbered if one is not None), branch=branch, made_by_hook=True)
@@ -226,7 +229,8 @@ def _named(git: RepositoryGit, directory: Path, owner: Owner, base: str, number:
     """Return the record of the worktree with this number of the owner; None when the name is used."""
     end = "" if number == 1 else f"-{number}"
     tree = directory / f"{ref_part(owner.team)}-{ref_part(owner.member)}{end}"
-    branch, checked_out = f"{member_branch(owner.team, owner.member)}{end}", current_branch(git.tree) or ""
+    branch = f"{member_branch(owner.team, owner.member)}{end}"
+    checked_out = current_branch(git.tree) or ""
     record = WorktreeRecord(
         str(tree),
         str(git.main_tree),
@@ -276,13 +280,6 @@ def _adoption_problem(git: RepositoryGit, root: Path, place: str, real: Path) ->
     return ""
 
 
-def _missing_parts(record: WorktreeRecord) -> list[str]:
-    """Return sentences about parts of a repository that `git worktree add` leaves out."""
-    if (record.tree / ".gitmodules").is_file():
-        return ["its submodules are empty: git submodule update --init fetches them"]
-    return []
-
-
 def _forget(root: Path, record: WorktreeRecord) -> None:
     release_ports(root, record.port)
     for file in (record.file, record.lease, record.work_lease):
@@ -303,10 +300,10 @@ def copy_included(git: RepositoryGit, target: Path) -> tuple[list[str], list[str
     """
     if not (git.tree / INCLUDE_FILE).is_file():
         return [], []
-    named = _split(git.call("ls-files", "-z", "--others", "--ignored", f"--exclude-from={INCLUDE_FILE}").output)
+    named = split_paths(git.call("ls-files", "-z", "--others", "--ignored", f"--exclude-from={INCLUDE_FILE}").output)
     if not named:
         return [], []
-    ignored = _split(git.call("check-ignore", "-z", "--stdin", text="\0".join(named) + "\0").output)
+    ignored = split_paths(git.call("check-ignore", "-z", "--stdin", text="\0".join(named) + "\0").output)
     notes: list[str] = []
     if len(ignored) > MAX_FILES:
         notes.append(f"{INCLUDE_FILE} names {len(ignored)} files; the first {MAX_FILES} were copied")
@@ -328,10 +325,6 @@ def _copy(source: Path, target: Path, path: str, notes: list[str]) -> bool:
         notes.append(f"{path} was not copied: {problem.strerror or problem}")
         return False
     return True
-
-
-def _split(output: str) -> list[str]:
-    return [part for part in output.split("\0") if part]
 
 
 OUTPUT_CHARS = 2_000

@@ -447,7 +447,8 @@ def unified_diff(name: str, before: str, after: str) -> str:
     start = _common_length(old, new)
     end = _common_length(old[start:][::-1], new[start:][::-1])
     first, last = max(0, start - _CONTEXT), max(0, end - _CONTEXT)
-    old_part, new_part = old[first : len(old) - last], new[first : len(new) - last]
+    old_part = old[first : len(old) - last]
+    new_part = new[first : len(new) - last]
     heads = f"--- a/{name}\n+++ b/{name}\n"
     if len(old_part) + len(new_part) > _DIFFABLE_LINES:
         return f"{heads}@@ {len(old_part)} lines replaced by {len(new_part)} from line {first + 1} on @@\n"

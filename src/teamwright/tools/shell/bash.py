@@ -90,7 +90,8 @@ class BashInput(ToolInput):
 
     def note_checked(self, cwd: Path, expansion: str = "", search_path: str = "") -> None:
         """Note for what the verdict is made: the directory, the command with its aliases expanded, and the PATH."""
-        self._checked_cwd, self._checked_real_path = cwd, os.path.realpath(cwd)
+        self._checked_cwd = cwd
+        self._checked_real_path = os.path.realpath(cwd)
         self._checked_expansion, self._checked_path = expansion, search_path
 
     def is_checked_in(self, cwd: Path) -> bool:

@@ -78,7 +78,9 @@ def _signing_request(sandbox: Sandbox, command: str, ctx: ToolContext) -> Confin
 
     Landlock cannot open the socket of one agent alone.
     """
-    grant, place, paths = ctx.grant, ctx.workplace, sandbox.place
+    grant = ctx.grant
+    place = ctx.workplace
+    paths = sandbox.place
     request = line_request(command, place.cwd, grant.directories)
     request = replace(request, shown=grant.named.readable, opened=grant.named.writable)
     if sandbox.implementation().bubblewrap is None:
@@ -204,7 +206,8 @@ def denied_paths(
     `excluded` are the patterns below `/`; a pattern that begins with a sign is searched in `roots`. `warn` is called
     with a sentence about each directory that has more than `MAX_ENTRIES` entries.
     """
-    found, searched = list[str](), defaultdict[str, list[Segments]](list)
+    found = list[str]()
+    searched = defaultdict[str, list[Segments]](list)
     for pattern in excluded.patterns:
         fixed = next((at for at, name in enumerate(pattern) if set(name) & set("*?")), len(pattern))
         top = os.path.join(os.sep, *pattern[:fixed])
@@ -220,7 +223,8 @@ def denied_paths(
 
 def _matching_paths(top: str, patterns: Sequence[Segments], warn: Callable[[str], None]) -> Iterator[str]:
     """Yield the paths below `top` that a pattern names, nearest first. Links are not followed."""
-    matches, left = compile_patterns(patterns).fullmatch, MAX_ENTRIES
+    matches = compile_patterns(patterns).fullmatch
+    left = MAX_ENTRIES
     directories = deque([(top, "")])
     while directories:
         directory, prefix = directories.popleft()

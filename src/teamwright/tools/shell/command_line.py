@@ -120,7 +120,9 @@ def shell_line(
             own_paths = _own_paths(text, cwd, env)
     if startup is None:
         return ShellLine((plain_shell(),), own_paths, command, env, wrapped=bool(own_paths))
-    snapshot, shell, asks = startup.snapshot, startup.shell, _is_lookup(command)
+    snapshot = startup.snapshot
+    shell = startup.shell
+    asks = _is_lookup(command)
     choice = ShellChoice(is_proven(command, cwd)) if by_person else choose_shell(text, cwd, startup)
     if choice.is_plain and not asks:
         env = {name: env[name] for name in env if not _SHELL_VARIABLES.fullmatch(name)}

@@ -494,7 +494,8 @@ def read_snapshot(file: Path) -> ShellSnapshot | None:
         return None
     known = cast("dict[str, Any]", about)
     texts = [known.get(name) for name in ("startup", "path", "failed")]
-    aliases, functions = known.get("aliases"), known.get("functions")
+    aliases = known.get("aliases")
+    functions = known.get("functions")
     if not all(isinstance(text, str) for text in texts):
         return None
     if not isinstance(aliases, dict) or not isinstance(functions, list):
@@ -511,7 +512,8 @@ def command_path(snapshot: ShellSnapshot, inherited: str) -> str:
     were only inherited (a virtual environment) come first, then the startup's. Relative entries are left out: they
     would depend on a command's directory.
     """
-    theirs, ours = snapshot.path.split(os.pathsep), inherited.split(os.pathsep)
+    theirs = snapshot.path.split(os.pathsep)
+    ours = inherited.split(os.pathsep)
     entries = [*(one for one in ours if one not in theirs), *theirs] if set(theirs) - set(ours) else ours
     return absolute_entries(os.pathsep.join(entries))
 

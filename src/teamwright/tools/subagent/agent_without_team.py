@@ -185,7 +185,8 @@ async def run_subagent(
         spec = replace(spec, cwd=ctx.workplace.cwd)
     if not call.resume:
         return await run_spec(subagents, spec, caller, ctx, background=background)
-    origin, background = CallRef(ctx.tool_use_id, ctx.key, ctx.is_rerun), subagents.runs_in_background(background)
+    origin = CallRef(ctx.tool_use_id, ctx.key, ctx.is_rerun)
+    background = subagents.runs_in_background(background)
     run = await _find_interrupted(subagents, caller, origin)
     if run is None:
         run = await subagents.resume(
@@ -228,7 +229,8 @@ async def run_spec(
     subagents: Subagents, spec: SpawnSpec, caller: str, ctx: ToolContext, *, background: bool = False
 ) -> ToolResult:
     """Start a new sub-agent. Return the result for its caller's model. Raises TeamwrightError when it cannot start."""
-    origin, background = CallRef(ctx.tool_use_id, ctx.key, ctx.is_rerun), subagents.runs_in_background(background)
+    origin = CallRef(ctx.tool_use_id, ctx.key, ctx.is_rerun)
+    background = subagents.runs_in_background(background)
     run = await _find_interrupted(subagents, caller, origin) or await subagents.start(
         spec, caller, origin, background=background
     )

@@ -320,7 +320,8 @@ async def answer_member_permission(
             do=["Copy the request_id from the request; approve is true or false."],
             note="nothing was answered",
         )
-    verdict, reason = "allow" if approve else "deny", message.reason or ""
+    verdict = "allow" if approve else "deny"
+    reason = message.reason or ""
     answer = RequestAnswer(verdict=verdict, text=reason, input=message.updated_input, by=LEAD_APPROVER)
     member = await answers.answer_as_lead(request_id, answer, ctx.key, is_rerun=ctx.is_rerun)
     done = "allowed" if approve else "denied"

@@ -14,7 +14,8 @@ import pytest
 from teamwright.database.address import parse_address
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
-from teamwright.saved.team_access import find_address, open_database_access
+from teamwright.saved.database_access import open_database_access
+from teamwright.saved.team_access import find_address
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.testing import ScriptedModel

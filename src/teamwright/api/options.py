@@ -1,16 +1,7 @@
-"""Keyword options of the API, and their conversion to the options of a session.
-[api/options]
+"""Keyword options of the Python API: their types, their checks, and their conversion to the options of a session.
 
-Checks of the arguments of the Python API, for mistakes that Python itself would not report.
-
-Examples are a number for a budget, one function where a list is needed, and a forgotten `await`. Each check raises
-UsageError before any work starts. The meaning of each option is documented in `options`.
-[api/argument_checks]
-
-A hook that is a Python function, for programs that use the API.
-
-Its arguments are checked when it is created. Depends on the hook events.
-[api/hook]
+The checks find mistakes that Python itself would not report, such as a number for a budget, one function where a list
+is needed, and a forgotten `await`. Each raises UsageError before any work starts.
 """
 
 from __future__ import annotations
@@ -40,254 +31,6 @@ from teamwright.session.options import Options
 
 if TYPE_CHECKING:
     from teamwright.session.answer_format import OutputFormat
-
-
-class OptionType(NamedTuple):
-    """The type of an option: a description for errors, a test for the value, and for lists a test for each item."""
-
-    description: str
-    fits: Callable[[object], bool]
-    items: Callable[[object], bool] | None = None
-
-
-def _is_list(value: object) -> bool:
-    is_one = isinstance(value, str | bytes | os.PathLike | Mapping | Hook) or callable(value)
-    return isinstance(value, Iterable) and not is_one
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_path(value: object) -> bool:
-    return isinstance(value, str | os.PathLike)
-
-
-def _is_function(value: object) -> bool:
-    return callable(value)
-
-
-def _is_budget(value: object) -> bool:
-    return isinstance(value, Budget)
-
-
-def _is_hook(value: object) -> bool:
-    return isinstance(value, Hook)
-
-
-def _is_isolation(value: object) -> bool:
-    return value in {None, "worktree", "none"}
-
-
-def _is_on_exit(value: object) -> bool:
-    return isinstance(value, str) and value in {"end", "suspend"}
-
-
-def _is_name_or_bool(value: object) -> bool:
-    return isinstance(value, bool | str)
-
-
-def _is_bool(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _holds_texts(value: object) -> bool:
-    return isinstance(value, Mapping) and all(map(_is_text, chain(*cast("Mapping[object, object]", value).items())))
-
-
-def _holds_mappings(value: object) -> bool:
-    return isinstance(value, Mapping) and all(map(_is_mapping, cast("Mapping[str, object]", value).values()))
-
-
-def _is_json(value: object) -> bool:
-    with suppress(TypeError, ValueError):
-        return isinstance(value, Mapping) and bool(json.dumps(value))
-    return False
-
-
-_OR_NONE = frozenset(
-    {"metadata", "model", "effort", "budget", "home", "on_request", "plan_approval", "backend", "task_list", "sandbox"}
-) | {
-    "settings",
-    "settings_file",
-    "env",
-    "permission_mode",
-    "cwd",
-    "mode",
-}
-"""Options for which None means the same as leaving the option out."""
-
-_OPTION_TYPES = {
-    "budget": OptionType("a Budget, such as Budget(usd=2.0)", _is_budget),
-    "tools": OptionType("a list of functions", _is_list),
-    "allowed_tools": OptionType('a list of rules, such as ["Bash(git log:*)"]', _is_list, _is_text),
-    "disallowed_tools": OptionType('a list of rules, such as ["Bash(git push:*)"]', _is_list, _is_text),
-    "fallback_models": OptionType("a list of names of models", _is_list, _is_text),
-    "add_dirs": OptionType("a list of directories", _is_list, _is_path),
-    "plugin_dirs": OptionType("a list of directories", _is_list, _is_path),
-    "hooks": OptionType('a list of Hook, such as [Hook("PreToolUse", guard)]', _is_list, _is_hook),
-    "cwd": OptionType("a directory", _is_path),
-    "home": OptionType("a directory", _is_path),
-    "settings_file": OptionType("a file", _is_path),
-    "settings": OptionType('settings by key, such as {"ask_timeout_s": 3600}', _is_json),
-    "on_request": OptionType("a function", _is_function),
-    "agents": OptionType("definitions by name, each a mapping of fields", _holds_mappings),
-    "mcp_servers": OptionType("servers by name, each a mapping of fields", _holds_mappings),
-    "env": OptionType("a mapping of names to texts", _holds_texts),
-    "worktree": OptionType("True, False or a name", _is_name_or_bool),
-    "trust": OptionType("True or False", _is_bool),
-    "replace": OptionType("True or False", _is_bool),
-    "on_exit": OptionType("end or suspend", _is_on_exit),
-    "keep": OptionType("True or False", _is_bool),
-    "permission_mode": OptionType("the name of a mode", _is_text),
-    "mode": OptionType("the name of a mode", _is_text),
-    "agent_type": OptionType("the name of an agent type", _is_text),
-    "command": OptionType("the name of a command of members.commands", _is_text),
-    "isolation": OptionType("worktree or none", _is_isolation),
-    "plan_approval": OptionType("lead, human or auto", _is_text),
-    "backend": OptionType("the name of a backend", _is_text),
-    "sandbox": OptionType("off, auto or required", _is_text),
-    "task_list": OptionType("a name", _is_text),
-    "append_system_prompt": OptionType("a text", _is_text),
-    "metadata": OptionType("a mapping that JSON can hold", _is_json),
-}
-
-
-def check_option_types(options: Mapping[str, object]) -> None:
-    """Raise UsageError for the first value whose type does not fit its option."""
-    for name, value in options.items():
-        option_type = _OPTION_TYPES.get(name)
-        if name == "model":
-            require_model(value)
-        elif option_type is not None and not (value is None and name in _OR_NONE):
-            if not option_type.fits(value):
-                raise option_type_error(name, option_type.description, value)
-            wrong = (
-                [item for item in cast("Sequence[object]", value) if not option_type.items(item)]
-                if option_type.items
-                else []
-            )
-            if wrong:
-                raise option_type_error(name, option_type.description, wrong[0], inside="one with ")
-
-
-def require_model(model: object, *, or_none: bool = True) -> None:
-    """Raise UsageError unless `model` is a name or an object with the Model contract. `or_none` accepts None too."""
-    description = "a name, or an object with `card`, `stream` and `aclose`"
-    if isinstance(model, type):
-        raise UsageError(
-            "usage",
-            f"model= takes {description}, not the class {model.__name__} itself",
-            do=[f"model={model.__name__}(…)"],
-            note="nothing was started",
-        )
-    if isinstance(model, str) or (model is None and or_none):
-        return
-    if not all(hasattr(model, name) for name in ("card", "stream", "aclose")):
-        raise option_type_error("model", description, model)
-    card, stream = getattr(model, "card", None), getattr(model, "stream", None)
-    wrong = "whose `card` is a ModelCard" if not isinstance(card, ModelCard) else ""
-    if iscoroutinefunction(stream):
-        wrong = "whose `stream` yields its parts, an async generator"
-    if wrong:
-        what = f"model= takes an object {wrong}; that of {type(model).__name__} is not"
-        raise UsageError("usage", what, do=["see “Models” in docs/reference/python.md"], note="nothing was started")
-
-
-def require_text(what: str, value: Any) -> str:
-    """Return `value` if it is a text. Raises UsageError otherwise; `what` names the argument (`a prompt`, `a name`)."""
-    if isinstance(value, str):
-        return value
-    raise UsageError("usage", f"{what} is a text, not {_kind(value)}", note="nothing was started")
-
-
-def require_prompt(prompt: Any) -> None:
-    """Raise UsageError for a prompt that is not a text, or that contains only white space."""
-    if not require_text("a prompt", prompt).strip():
-        raise UsageError("usage", "a run needs a prompt", note="nothing was started")
-
-
-def require_budget(value: Any) -> Budget:
-    """Return the budget. Raises UsageError when the value is anything else, None included."""
-    if not isinstance(value, Budget):
-        raise option_type_error("budget", _OPTION_TYPES["budget"].description, value)
-    return value
-
-
-def require_number(what: str, value: Any) -> int:
-    """Return `value` if it is a whole number. Raises UsageError otherwise, also for a text of digits."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise UsageError("usage", f"{what}= takes a number of the log, not {_kind(value)}", do=[f"{what}=int(…)"])
-
-
-def refuse_coroutine(value: object) -> None:
-    """Raise UsageError when `value` is a coroutine: the caller forgot to await the call."""
-    if isawaitable(value):
-        call = getattr(value, "__qualname__", type(value).__name__)
-        if iscoroutine(value):
-            value.close()
-        raise UsageError("usage", f"{call} was called, but not awaited", do=["put await before the call"])
-
-
-def option_type_error(name: str, description: str, value: object, inside: str = "") -> UsageError:
-    """Return the error for an option that got a value of another type."""
-    return UsageError("usage", f"{name}= takes {description}, not {inside}{_kind(value)}", note="nothing was started")
-
-
-def _kind(value: object) -> str:
-    return "None" if value is None else type(value).__name__
-
-
-class Hook(Struct, frozen=True):
-    """A function that is called at an event, for example `Hook("PreToolUse", guard, matcher="Bash")`.
-
-    `event` and the payload for the function are documented in docs/reference/hooks.md. The function, which may be a
-    coroutine function, returns a dict with the JSON that a hook command would print, or None. A plain function must not
-    block; a coroutine may take `timeout_s` seconds. The result of a function that raises or takes longer is ignored.
-
-    Raises UsageError for an unknown event, a matcher that is not a regular expression, a function that cannot be
-    called, or a timeout that is not between 0 and 3,600 seconds.
-    """
-
-    event: str
-    function: Callable[[Mapping[str, Any]], object]
-    matcher: str = ""
-    timeout_s: float = hook_index.TIMEOUT_S
-
-    def __post_init__(self) -> None:
-        if self.event not in hook_index.EVENTS:
-            do = did_you_mean(self.event, hook_index.EVENTS, [f"there are {', '.join(hook_index.EVENTS)}"])
-            raise UsageError("usage", f"there is no event {self.event[:60]!r}", do=do, note="nothing was started")
-        try:
-            hook_index.compile_matcher(self.matcher)
-        except ValueError as problem:
-            what = f"the matcher {self.matcher[:60]!r} is no regular expression: {problem}"
-            raise UsageError("usage", what, note="nothing was started") from None
-        if not callable(self.function):
-            raise UsageError("usage", "a Hook takes a function", note="nothing was started")
-        if not 0 < self.timeout_s <= hook_index.MAX_TIMEOUT_S:
-            what = f"timeout_s is a number of seconds up to {hook_index.MAX_TIMEOUT_S:g}, not {self.timeout_s!r}"
-            raise UsageError("usage", what, note="nothing was started")
-
-
-def to_hooks(hooks: Iterable[Hook]) -> tuple[hook_index.HookSpec, ...]:
-    """Return the hooks as values of the package `hooks`."""
-    return tuple(
-        hook_index.HookSpec(
-            hook.event,
-            hook.matcher,
-            getattr(hook.function, "__qualname__", type(hook.function).__name__),
-            hook.timeout_s,
-            "the program",
-            function=hook.function,
-        )
-        for hook in hooks
-    )
 
 
 PermissionMode: TypeAlias = Literal["default", "acceptEdits", "plan", "delegate", "dontAsk", "bypassPermissions"]
@@ -446,6 +189,53 @@ class SpawnOptions(TypedDict, total=False):
 show_fields(TeamOptions, SpawnOptions)
 
 
+class Hook(Struct, frozen=True):
+    """A function that is called at an event, for example `Hook("PreToolUse", guard, matcher="Bash")`.
+
+    `event` and the payload for the function are documented in docs/reference/hooks.md. The function, which may be a
+    coroutine function, returns a dict with the JSON that a hook command would print, or None. A plain function must not
+    block; a coroutine may take `timeout_s` seconds. The result of a function that raises or takes longer is ignored.
+
+    Raises UsageError for an unknown event, a matcher that is not a regular expression, a function that cannot be
+    called, or a timeout that is not between 0 and 3,600 seconds.
+    """
+
+    event: str
+    function: Callable[[Mapping[str, Any]], object]
+    matcher: str = ""
+    timeout_s: float = hook_index.TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        if self.event not in hook_index.EVENTS:
+            do = did_you_mean(self.event, hook_index.EVENTS, [f"there are {', '.join(hook_index.EVENTS)}"])
+            raise UsageError("usage", f"there is no event {self.event[:60]!r}", do=do, note="nothing was started")
+        try:
+            hook_index.compile_matcher(self.matcher)
+        except ValueError as problem:
+            what = f"the matcher {self.matcher[:60]!r} is no regular expression: {problem}"
+            raise UsageError("usage", what, note="nothing was started") from None
+        if not callable(self.function):
+            raise UsageError("usage", "a Hook takes a function", note="nothing was started")
+        if not 0 < self.timeout_s <= hook_index.MAX_TIMEOUT_S:
+            what = f"timeout_s is a number of seconds up to {hook_index.MAX_TIMEOUT_S:g}, not {self.timeout_s!r}"
+            raise UsageError("usage", what, note="nothing was started")
+
+
+def to_hooks(hooks: Iterable[Hook]) -> tuple[hook_index.HookSpec, ...]:
+    """Return the hooks as values of the package `hooks`."""
+    return tuple(
+        hook_index.HookSpec(
+            hook.event,
+            hook.matcher,
+            getattr(hook.function, "__qualname__", type(hook.function).__name__),
+            hook.timeout_s,
+            "the program",
+            function=hook.function,
+        )
+        for hook in hooks
+    )
+
+
 def to_session_options(options: TeamOptions) -> Options:
     """Convert keywords of the API to the options of a session. Raises UsageError for an unknown or invalid option."""
     refuse_unknown(options, list(TeamOptions.__annotations__))
@@ -553,3 +343,200 @@ def refuse_unknown(options: Mapping[str, object], known: Sequence[str]) -> None:
         do=[instead] if instead else [f"did you mean {close}=?"] if close else [],
         note="nothing was started",
     )
+
+
+class OptionType(NamedTuple):
+    """The type of an option: a description for errors, a test for the value, and for lists a test for each item."""
+
+    description: str
+    fits: Callable[[object], bool]
+    items: Callable[[object], bool] | None = None
+
+
+def _is_list(value: object) -> bool:
+    is_one = isinstance(value, str | bytes | os.PathLike | Mapping | Hook) or callable(value)
+    return isinstance(value, Iterable) and not is_one
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str | os.PathLike)
+
+
+def _is_function(value: object) -> bool:
+    return callable(value)
+
+
+def _is_budget(value: object) -> bool:
+    return isinstance(value, Budget)
+
+
+def _is_hook(value: object) -> bool:
+    return isinstance(value, Hook)
+
+
+def _is_isolation(value: object) -> bool:
+    return value in {None, "worktree", "none"}
+
+
+def _is_on_exit(value: object) -> bool:
+    return isinstance(value, str) and value in {"end", "suspend"}
+
+
+def _is_name_or_bool(value: object) -> bool:
+    return isinstance(value, bool | str)
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _holds_texts(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, chain(*cast("Mapping[object, object]", value).items())))
+
+
+def _holds_mappings(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_mapping, cast("Mapping[str, object]", value).values()))
+
+
+def _is_json(value: object) -> bool:
+    with suppress(TypeError, ValueError):
+        return isinstance(value, Mapping) and bool(json.dumps(value))
+    return False
+
+
+_OR_NONE = frozenset(
+    {
+        *("metadata", "model", "effort", "budget", "home", "on_request", "plan_approval", "backend", "task_list"),
+        *("sandbox", "settings", "settings_file", "env", "permission_mode", "cwd", "mode"),
+    }
+)
+"""Options for which None means the same as leaving the option out."""
+
+_OPTION_TYPES = {
+    "budget": OptionType("a Budget, such as Budget(usd=2.0)", _is_budget),
+    "tools": OptionType("a list of functions", _is_list),
+    "allowed_tools": OptionType('a list of rules, such as ["Bash(git log:*)"]', _is_list, _is_text),
+    "disallowed_tools": OptionType('a list of rules, such as ["Bash(git push:*)"]', _is_list, _is_text),
+    "fallback_models": OptionType("a list of names of models", _is_list, _is_text),
+    "add_dirs": OptionType("a list of directories", _is_list, _is_path),
+    "plugin_dirs": OptionType("a list of directories", _is_list, _is_path),
+    "hooks": OptionType('a list of Hook, such as [Hook("PreToolUse", guard)]', _is_list, _is_hook),
+    "cwd": OptionType("a directory", _is_path),
+    "home": OptionType("a directory", _is_path),
+    "settings_file": OptionType("a file", _is_path),
+    "settings": OptionType('settings by key, such as {"ask_timeout_s": 3600}', _is_json),
+    "on_request": OptionType("a function", _is_function),
+    "agents": OptionType("definitions by name, each a mapping of fields", _holds_mappings),
+    "mcp_servers": OptionType("servers by name, each a mapping of fields", _holds_mappings),
+    "env": OptionType("a mapping of names to texts", _holds_texts),
+    "worktree": OptionType("True, False or a name", _is_name_or_bool),
+    "trust": OptionType("True or False", _is_bool),
+    "replace": OptionType("True or False", _is_bool),
+    "on_exit": OptionType("end or suspend", _is_on_exit),
+    "keep": OptionType("True or False", _is_bool),
+    "permission_mode": OptionType("the name of a mode", _is_text),
+    "mode": OptionType("the name of a mode", _is_text),
+    "agent_type": OptionType("the name of an agent type", _is_text),
+    "command": OptionType("the name of a command of members.commands", _is_text),
+    "isolation": OptionType("worktree or none", _is_isolation),
+    "plan_approval": OptionType("lead, human or auto", _is_text),
+    "backend": OptionType("the name of a backend", _is_text),
+    "sandbox": OptionType("off, auto or required", _is_text),
+    "task_list": OptionType("a name", _is_text),
+    "append_system_prompt": OptionType("a text", _is_text),
+    "metadata": OptionType("a mapping that JSON can hold", _is_json),
+}
+
+
+def check_option_types(options: Mapping[str, object]) -> None:
+    """Raise UsageError for the first value whose type does not fit its option."""
+    for name, value in options.items():
+        option_type = _OPTION_TYPES.get(name)
+        if name == "model":
+            require_model(value)
+        elif option_type is not None and not (value is None and name in _OR_NONE):
+            if not option_type.fits(value):
+                raise option_type_error(name, option_type.description, value)
+            wrong = (
+                [item for item in cast("Sequence[object]", value) if not option_type.items(item)]
+                if option_type.items
+                else []
+            )
+            if wrong:
+                raise option_type_error(name, option_type.description, wrong[0], inside="one with ")
+
+
+def require_model(model: object, *, or_none: bool = True) -> None:
+    """Raise UsageError unless `model` is a name or an object with the Model contract. `or_none` accepts None too."""
+    description = "a name, or an object with `card`, `stream` and `aclose`"
+    if isinstance(model, type):
+        raise UsageError(
+            "usage",
+            f"model= takes {description}, not the class {model.__name__} itself",
+            do=[f"model={model.__name__}(…)"],
+            note="nothing was started",
+        )
+    if isinstance(model, str) or (model is None and or_none):
+        return
+    if not all(hasattr(model, name) for name in ("card", "stream", "aclose")):
+        raise option_type_error("model", description, model)
+    card, stream = getattr(model, "card", None), getattr(model, "stream", None)
+    wrong = "whose `card` is a ModelCard" if not isinstance(card, ModelCard) else ""
+    if iscoroutinefunction(stream):
+        wrong = "whose `stream` yields its parts, an async generator"
+    if wrong:
+        what = f"model= takes an object {wrong}; that of {type(model).__name__} is not"
+        raise UsageError("usage", what, do=["see “Models” in docs/reference/python.md"], note="nothing was started")
+
+
+def require_text(what: str, value: Any) -> str:
+    """Return `value` if it is a text. Raises UsageError otherwise; `what` names the argument (`a prompt`, `a name`)."""
+    if isinstance(value, str):
+        return value
+    raise UsageError("usage", f"{what} is a text, not {_kind(value)}", note="nothing was started")
+
+
+def require_prompt(prompt: Any) -> None:
+    """Raise UsageError for a prompt that is not a text, or that contains only white space."""
+    if not require_text("a prompt", prompt).strip():
+        raise UsageError("usage", "a run needs a prompt", note="nothing was started")
+
+
+def require_budget(value: Any) -> Budget:
+    """Return the budget. Raises UsageError when the value is anything else, None included."""
+    if not isinstance(value, Budget):
+        raise option_type_error("budget", _OPTION_TYPES["budget"].description, value)
+    return value
+
+
+def require_number(what: str, value: Any) -> int:
+    """Return `value` if it is a whole number. Raises UsageError otherwise, also for a text of digits."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise UsageError("usage", f"{what}= takes a number of the log, not {_kind(value)}", do=[f"{what}=int(…)"])
+
+
+def refuse_coroutine(value: object) -> None:
+    """Raise UsageError when `value` is a coroutine: the caller forgot to await the call."""
+    if isawaitable(value):
+        call = getattr(value, "__qualname__", type(value).__name__)
+        if iscoroutine(value):
+            value.close()
+        raise UsageError("usage", f"{call} was called, but not awaited", do=["put await before the call"])
+
+
+def option_type_error(name: str, description: str, value: object, inside: str = "") -> UsageError:
+    """Return the error for an option that got a value of another type."""
+    return UsageError("usage", f"{name}= takes {description}, not {inside}{_kind(value)}", note="nothing was started")
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else type(value).__name__

@@ -1,14 +1,8 @@
-"""The request files of a running session, in its team's directory, or in its own before it has a team.
+"""The files of pending requests: those of a running session, and the open ones of all processes of the user.
 
-Opens, answers and retires the files, and reads the answers of other processes. Depends on the team and its request
-stores.
-[approvals/request_files]
-
-The open requests in all processes of the user, read from the files of all teams and sessions, and their records.
-
-Takes no lock, and does not read requests that were answered before. Depends on the places of requests and leases, and
-on the texts of requests and answers.
-[approvals/requests_on_disk]
+A session opens, answers and retires the files in its team's directory, or in its own before it has a team, and reads
+the answers of other processes. Reading the requests of all processes takes no lock, and leaves out those that were
+answered before.
 """
 
 from __future__ import annotations
@@ -34,7 +28,15 @@ from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 from teamwright.teams.team import SessionTeam
 
+REQUESTS = "requests"
+"""Name of the directory of requests, in a team's directory and in a session's."""
+
+
 CUT_OFF = "the process that asked ended before anybody answered"
+
+
+ELSEWHERE = "another terminal"
+"""The approver's name when another process of the user answered."""
 
 
 class RequestFiles(Struct):
@@ -47,7 +49,7 @@ class RequestFiles(Struct):
     session: str
     team: SessionTeam | None = None
     watch: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
-    _hung: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    _unlisten: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     _lead_process: LeadProcess | None = None
 
     @property
@@ -144,8 +146,8 @@ class RequestFiles(Struct):
 
     def close(self) -> None:
         """Stop listening for answers."""
-        while self._hung:
-            self._hung.pop()()
+        while self._unlisten:
+            self._unlisten.pop()()
 
     @property
     def _own_box(self) -> RequestStore:
@@ -162,16 +164,12 @@ class RequestFiles(Struct):
 
     def _open_doorbell(self, look: Callable[[], None]) -> None:
         """Open the session's own doorbell; a team has one already."""
-        if self._hung:
+        if self._unlisten:
             return
         box = self._own_box.directory
-        self._hung.append(listen(doorbell_of(box), look))
+        self._unlisten.append(listen(doorbell_of(box), look))
         if self.watch is not None:
-            self._hung.append(self.watch(box, look))
-
-
-ELSEWHERE = "another terminal"
-"""The approver's name when another process of the user answered."""
+            self._unlisten.append(self.watch(box, look))
 
 
 def parse_request(body: Mapping[str, Any]) -> tuple[PendingRequest, LeadProcess] | None:
@@ -267,10 +265,6 @@ def _seconds(value: object) -> float:
     return value / 1000 if isinstance(value, int | float) else 0.0
 
 
-REQUESTS = "requests"
-"""Name of the directory of requests, in a team's directory and in a session's."""
-
-
 def doorbell_of(box: Path) -> Path:
     """Return the doorbell of the process that watches this directory of requests: a team's lead, or a session."""
     return box.parent / "bells" / inbox_stem(LEAD)
@@ -310,7 +304,7 @@ def open_requests_in(place: RequestDirectory) -> list[PendingRequest]:
         bodies = RequestStore(place.box).open_requests()
     except TeamwrightError:
         return []
-    return [request for body in bodies if (request := _seen(place, body)) is not None]
+    return [request for body in bodies if (request := _with_state(place, body)) is not None]
 
 
 def match_requests(home: Home, text: str) -> list[PendingRequest]:
@@ -337,7 +331,7 @@ def request_directories(home: Home, *, empty: bool = False) -> Iterator[RequestD
             yield RequestDirectory(box, lease_path(box.parent), session=box.parent.name)
 
 
-def _seen(place: RequestDirectory, body: dict[str, object]) -> PendingRequest | None:
+def _with_state(place: RequestDirectory, body: dict[str, object]) -> PendingRequest | None:
     parsed = parse_request(body)
     if parsed is None:
         return None

@@ -158,7 +158,7 @@ Values: TypeAlias = Mapping[str, Any]
 
 
 def parse_definition_values(raw: Values, body: str, fallback: str, origin: DefinitionOrigin) -> ParsedDefinition:
-    """Return the agent type that these values describe. Raises Unreadable with the line.
+    """Return the agent type that these values describe. Raises UnreadableFrontMatter with the line.
 
     `body` is the prompt when no field gives one; `fallback` the name of a file that gives none.
     """

@@ -1,14 +1,7 @@
-"""All agent types of a run, in order of precedence: roles, given ones, repository, user, plugins, built-in ones.
+"""The agent types of a run: their sources in order of precedence, their state, and the list for the Agent tool.
 
-The first of several with one name is used; the others are shadowed. Each query checks the files and reads changed ones
-again. The list for the Agent tool has each type with its description and its tools, within one budget.
-[config/agent_types/registry]
-
-The sources of agent definitions in order of precedence, and the readers of their files and JSON texts.
-
-A changed file is read again. A problem of one file is a value with its line, never an exception, so that the other
-files remain usable. Shadowing and trust are left to `registry`.
-[config/agent_types/definition_sources]
+The first of several with one name is used; the others are shadowed. Files are checked at each query, and a changed one
+is read again. A problem of one file is a value with its line, never an exception, so that the other files stay usable.
 """
 
 from __future__ import annotations
@@ -35,18 +28,11 @@ from teamwright.skills.front_matter import UnreadableFrontMatter, parse_typed
 from teamwright.storage.files import read_plain
 from teamwright.storage.paths import Home
 
-MAX_BYTES = 256_000
-"""The longest definition."""
+REPOSITORY, USER, PLUGIN = "repository", "user", "plugin"
+"""Names of sources, shown before their directories."""
 
-MAX_FILES = 1_000
-"""Definitions of one directory that are read; further ones are left out with a warning."""
 
-LOOSE = "its front matter is no strict YAML: a text with `: ` or ` #` or with several lines should be in quotes"
-"""The warning about front matter that was read leniently."""
-
-_DEEPEST = 5
-_GIVEN_MOST = 1_000_000
-_REMEMBERED = 4_096
+State: TypeAlias = Literal["used", "shadowed", "needs trust", "broken"]
 
 
 class FoundDefinition(Struct, frozen=True):
@@ -62,6 +48,213 @@ class FoundDefinition(Struct, frozen=True):
     problem: str = ""
     warnings: tuple[str, ...] = ()
     digest: str = ""
+
+
+class DefinitionDirectory(Struct, frozen=True):
+    """One directory of definitions, or a single file.
+
+    `prefix` is put before their names; `inside`: links must not lead out of it. `variables` are the `${NAME}` values
+    of their prompts.
+    """
+
+    source: str
+    base: Path
+    prefix: str = ""
+    inside: Path | None = None
+    variables: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_in_repository(self) -> bool:
+        """True when other people may have written the definitions."""
+        return self.inside is not None
+
+    def definitions(self) -> list[FoundDefinition]:
+        """Return the definitions in it, as they are now."""
+        if not os.access(self.base, os.F_OK):
+            return []  # most directories do not exist, and this check is all that they cost at a start
+        if self.base.is_file():
+            return [read_file(self.base, self.source, self.prefix, self.variables)]
+        rows: list[FoundDefinition] = []
+        for path, refused in definition_files(self.base, self.inside):
+            if refused:
+                rows.append(
+                    FoundDefinition(
+                        self.prefix + path.name.removesuffix(".md"), self.source, str(path), problem=refused
+                    )
+                )
+            else:
+                rows.append(read_file(path, self.source, self.prefix, self.variables))
+        return rows
+
+
+class DefinitionSources(Struct, frozen=True):
+    """All sources of a run; `given` were passed with a flag or by a program."""
+
+    given: tuple[FoundDefinition, ...] = ()
+    directories: tuple[DefinitionDirectory, ...] = ()
+    plugins: tuple[Plugin, ...] = ()
+
+
+class AgentTypeEntry(Struct, frozen=True):
+    """One definition and its state. `by` is the definition that shadows it."""
+
+    source: FoundDefinition
+    state: State
+    shadowed_by: str = ""
+
+
+def _trust_none(_found: FoundDefinition) -> bool:
+    return False
+
+
+def _any_name(_name: str) -> bool:
+    return True
+
+
+class AgentTypes(Struct):
+    """The agent types of a run. `allows` returns True when a definition of the repository was trusted in this form."""
+
+    places: DefinitionSources = field(default_factory=DefinitionSources)
+    team: TeamDefinition | None = None
+    allows: Callable[[FoundDefinition], bool] = _trust_none
+
+    def entries(self) -> list[AgentTypeEntry]:
+        """Return every definition in order of precedence."""
+        first: dict[str, str] = {}
+        entries: list[AgentTypeEntry] = []
+        for found, usable in self._each():
+            key = found.name.lower()
+            if found.definition is None:
+                entries.append(AgentTypeEntry(found, "broken"))
+            elif not usable:
+                entries.append(AgentTypeEntry(found, "needs trust"))
+            elif key in first:
+                entries.append(AgentTypeEntry(found, "shadowed", first[key]))
+            else:
+                first[key] = found.file or found.source
+                entries.append(AgentTypeEntry(found, "used"))
+        return entries
+
+    def _each(self) -> Iterator[tuple[FoundDefinition, bool]]:
+        for role in role_definitions(self.team):
+            yield FoundDefinition(role.name, role.source, role.file, role), True
+        yield from ((found, True) for found in self.places.given)
+        for shelf in self.places.directories:
+            for found in shelf.definitions():
+                usable = not shelf.is_in_repository or (found.definition is not None and self.allows(found))
+                yield found, usable
+        yield from ((found, True) for found in _built_in())
+
+    def active(self) -> dict[str, AgentType]:
+        """Return the agent types in use, by name."""
+        return {
+            entry.source.definition.name: entry.source.definition
+            for entry in self.entries()
+            if entry.state == "used" and entry.source.definition is not None
+        }
+
+    def find(self, name: str) -> AgentType:
+        """Return the agent type of that name, without regard to case.
+
+        Raises UsageError naming the nearest, or saying why the type of that name cannot be used.
+        """
+        key = name.lower()
+        # this runs at every start of an agent, so skipped definitions are not parsed
+        for found, usable in self._each():
+            if usable and found.definition is not None and found.name.lower() == key:
+                return found.definition
+        self._explain(name)
+        return find_agent_type(name, self.active())
+
+    def _explain(self, name: str) -> None:
+        for entry in self.entries():
+            if entry.source.name.lower() != name.lower():
+                continue
+            if entry.state == "needs trust":
+                what = f"the agent type {entry.source.name} is defined by this repository, which is not trusted with it"
+                do = ["teamwright trust shows and trusts it", "--trust takes it for one run"]
+            else:
+                what, do = f"the agent type {entry.source.name} cannot be used: {entry.source.problem}", ["correct it"]
+            raise UsageError("usage", what, looked_at=[("file", entry.source.file)], do=do, note="nothing was started")
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return one line when definitions are broken."""
+        broken = [entry.source for entry in self.entries() if entry.state == "broken"]
+        if not broken:
+            return ()
+        first = f"{broken[0].file}: {broken[0].problem}"
+        count = "1 agent definition" if len(broken) == 1 else f"{len(broken)} agent definitions"
+        return (f"{count} cannot be used: {first}; teamwright agents list shows all",)
+
+    def tool_description(self, may: Callable[[str], bool] = _any_name) -> str:
+        """Return the list of agent types that the Agent tool contains.
+
+        Roles are left out: the lead's prompt describes them. `may`: an agent of that name may be started.
+        """
+        return self._type_list(may).text
+
+    def shortened(self) -> frozenset[str]:
+        """Return the names of the types whose descriptions do not fit into the Agent tool as a whole."""
+        return self._type_list(_any_name).shortened
+
+    def _type_list(self, may: Callable[[str], bool]) -> TypeList:
+        kinds = [kind for kind in self.active().values() if not kind.role and may(kind.name)]
+        return type_list(sorted(kinds, key=lambda kind: kind.source != BUILT_IN))
+
+
+@cache
+def _built_in() -> tuple[FoundDefinition, ...]:
+    return tuple(FoundDefinition(kind.name, BUILT_IN, "", kind) for kind in built_in_types().values())
+
+
+def definition_sources(
+    home: Home, root: Path, *, compat: bool, agents: Mapping[str, Any] | None = None, plugins: Sequence[Plugin] = ()
+) -> DefinitionSources:
+    """Return the sources of a run in the repository at `root`, by real path. Raises UsageError for a flag's value."""
+    users = user_directories(home, compat)
+    own = {os.path.realpath(shelf.base) for shelf in users}
+    mine = [shelf for shelf in repository_directories(root, compat) if os.path.realpath(shelf.base) not in own]
+    parts = [
+        DefinitionDirectory(
+            f"{PLUGIN} {one.name}", place, f"{one.name}:", variables=tuple(plugin_variables(one, home).items())
+        )
+        for one in plugins
+        for place in one.agents
+    ]
+    return DefinitionSources(tuple(parse_given_agents(agents or {})), (*mine, *users, *parts), tuple(plugins))
+
+
+def repository_directories(root: Path, compat: bool) -> list[DefinitionDirectory]:
+    """Return the directories of a repository, the nearest first."""
+    names = (".teamwright", ".claude") if compat else (".teamwright",)
+    return [DefinitionDirectory(f"{REPOSITORY}, {name}", root / name / "agents", inside=root) for name in names]
+
+
+def user_directories(home: Home, compat: bool) -> list[DefinitionDirectory]:
+    """Return the user's own directories, the nearest first."""
+    theirs = Path(os.path.expanduser("~/.claude/agents"))
+    return [
+        DefinitionDirectory(USER, home.own / "agents"),
+        *([DefinitionDirectory(f"{USER}, .claude", theirs)] if compat else []),
+    ]
+
+
+MAX_BYTES = 256_000
+"""The longest definition."""
+
+
+MAX_FILES = 1_000
+"""Definitions of one directory that are read; further ones are left out with a warning."""
+
+
+LOOSE = "its front matter is no strict YAML: a text with `: ` or ` #` or with several lines should be in quotes"
+"""The warning about front matter that was read leniently."""
+
+
+_DEEPEST = 5
+
+
+_REMEMBERED = 4_096
 
 
 def definition_files(base: Path, inside: Path | None = None) -> list[tuple[Path, str]]:
@@ -151,6 +344,9 @@ def _of_plugin(definition: AgentType, prefix: str, variables: tuple[tuple[str, s
     return replace(definition, name=prefix + definition.name, prompt=prompt, hooks=hooks)
 
 
+_GIVEN_MOST = 1_000_000
+
+
 def parse_agents(text: str, source: str = "--agents") -> dict[str, Any]:
     """Return the object in a JSON text. Raises UsageError with the position."""
     try:
@@ -213,204 +409,6 @@ def _bad(source: str, what: str, at: str = "") -> UsageError:
         ],
         note="nothing was started",
     )
-
-
-REPOSITORY, USER, PLUGIN = "repository", "user", "plugin"
-"""Names of sources, shown before their directories."""
-
-
-class DefinitionDirectory(Struct, frozen=True):
-    """One directory of definitions, or a single file.
-
-    `prefix` is put before their names; `inside`: links must not lead out of it. `variables` are the `${NAME}` values
-    of their prompts.
-    """
-
-    source: str
-    base: Path
-    prefix: str = ""
-    inside: Path | None = None
-    variables: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def is_in_repository(self) -> bool:
-        """Return True when other people may have written the definitions."""
-        return self.inside is not None
-
-    def definitions(self) -> list[FoundDefinition]:
-        """Return the definitions in it, as they are now."""
-        if not os.access(self.base, os.F_OK):
-            return []  # most directories do not exist, and this check is all that they cost at a start
-        if self.base.is_file():
-            return [read_file(self.base, self.source, self.prefix, self.variables)]
-        rows: list[FoundDefinition] = []
-        for path, refused in definition_files(self.base, self.inside):
-            if refused:
-                rows.append(
-                    FoundDefinition(
-                        self.prefix + path.name.removesuffix(".md"), self.source, str(path), problem=refused
-                    )
-                )
-            else:
-                rows.append(read_file(path, self.source, self.prefix, self.variables))
-        return rows
-
-
-class DefinitionSources(Struct, frozen=True):
-    """All sources of a run; `given` were passed with a flag or by a program."""
-
-    given: tuple[FoundDefinition, ...] = ()
-    directories: tuple[DefinitionDirectory, ...] = ()
-    plugins: tuple[Plugin, ...] = ()
-
-
-def repository_directories(root: Path, compat: bool) -> list[DefinitionDirectory]:
-    """Return the directories of a repository, the nearest first."""
-    names = (".teamwright", ".claude") if compat else (".teamwright",)
-    return [DefinitionDirectory(f"{REPOSITORY}, {name}", root / name / "agents", inside=root) for name in names]
-
-
-def user_directories(home: Home, compat: bool) -> list[DefinitionDirectory]:
-    """Return the user's own directories, the nearest first."""
-    theirs = Path(os.path.expanduser("~/.claude/agents"))
-    return [
-        DefinitionDirectory(USER, home.own / "agents"),
-        *([DefinitionDirectory(f"{USER}, .claude", theirs)] if compat else []),
-    ]
-
-
-def definition_sources(
-    home: Home, root: Path, *, compat: bool, agents: Mapping[str, Any] | None = None, plugins: Sequence[Plugin] = ()
-) -> DefinitionSources:
-    """Return the sources of a run in the repository at `root`, by real path. Raises UsageError for a flag's value."""
-    users = user_directories(home, compat)
-    own = {os.path.realpath(shelf.base) for shelf in users}
-    mine = [shelf for shelf in repository_directories(root, compat) if os.path.realpath(shelf.base) not in own]
-    parts = [
-        DefinitionDirectory(
-            f"{PLUGIN} {one.name}", place, f"{one.name}:", variables=tuple(plugin_variables(one, home).items())
-        )
-        for one in plugins
-        for place in one.agents
-    ]
-    return DefinitionSources(tuple(parse_given_agents(agents or {})), (*mine, *users, *parts), tuple(plugins))
-
-
-State: TypeAlias = Literal["used", "shadowed", "needs trust", "broken"]
-
-ROLE = "team file"
-
-
-class AgentTypeEntry(Struct, frozen=True):
-    """One definition and its state. `by` is the definition that shadows it."""
-
-    source: FoundDefinition
-    state: State
-    shadowed_by: str = ""
-
-
-def _trust_none(_found: FoundDefinition) -> bool:
-    return False
-
-
-def _any_name(_name: str) -> bool:
-    return True
-
-
-class AgentTypes(Struct):
-    """The agent types of a run. `allows` returns True when a definition of the repository was trusted in this form."""
-
-    places: DefinitionSources = field(default_factory=DefinitionSources)
-    team: TeamDefinition | None = None
-    allows: Callable[[FoundDefinition], bool] = _trust_none
-
-    def entries(self) -> list[AgentTypeEntry]:
-        """Return every definition in order of precedence."""
-        first: dict[str, str] = {}
-        entries: list[AgentTypeEntry] = []
-        for found, usable in self._each():
-            key = found.name.lower()
-            if found.definition is None:
-                entries.append(AgentTypeEntry(found, "broken"))
-            elif not usable:
-                entries.append(AgentTypeEntry(found, "needs trust"))
-            elif key in first:
-                entries.append(AgentTypeEntry(found, "shadowed", first[key]))
-            else:
-                first[key] = found.file or found.source
-                entries.append(AgentTypeEntry(found, "used"))
-        return entries
-
-    def _each(self) -> Iterator[tuple[FoundDefinition, bool]]:
-        for role in role_definitions(self.team):
-            yield FoundDefinition(role.name, ROLE, role.file, role), True
-        yield from ((found, True) for found in self.places.given)
-        for shelf in self.places.directories:
-            for found in shelf.definitions():
-                usable = not shelf.is_in_repository or (found.definition is not None and self.allows(found))
-                yield found, usable
-        yield from ((found, True) for found in _built_in())
-
-    def active(self) -> dict[str, AgentType]:
-        """Return the agent types in use, by name."""
-        return {
-            entry.source.definition.name: entry.source.definition
-            for entry in self.entries()
-            if entry.state == "used" and entry.source.definition is not None
-        }
-
-    def find(self, name: str) -> AgentType:
-        """Return the agent type of that name, without regard to case.
-
-        Raises UsageError naming the nearest, or saying why the type of that name cannot be used.
-        """
-        key = name.lower()
-        # this runs at every start of an agent, so skipped definitions are not parsed
-        for found, usable in self._each():
-            if usable and found.definition is not None and found.name.lower() == key:
-                return found.definition
-        self._explain(name)
-        return find_agent_type(name, self.active())
-
-    def _explain(self, name: str) -> None:
-        for entry in self.entries():
-            if entry.source.name.lower() != name.lower():
-                continue
-            if entry.state == "needs trust":
-                what = f"the agent type {entry.source.name} is defined by this repository, which is not trusted with it"
-                do = ["teamwright trust shows and trusts it", "--trust takes it for one run"]
-            else:
-                what, do = f"the agent type {entry.source.name} cannot be used: {entry.source.problem}", ["correct it"]
-            raise UsageError("usage", what, looked_at=[("file", entry.source.file)], do=do, note="nothing was started")
-
-    def warnings(self) -> tuple[str, ...]:
-        """Return one line when definitions are broken."""
-        broken = [entry.source for entry in self.entries() if entry.state == "broken"]
-        if not broken:
-            return ()
-        first = f"{broken[0].file}: {broken[0].problem}"
-        count = "1 agent definition" if len(broken) == 1 else f"{len(broken)} agent definitions"
-        return (f"{count} cannot be used: {first}; teamwright agents list shows all",)
-
-    def tool_description(self, may: Callable[[str], bool] = _any_name) -> str:
-        """Return the list of agent types that the Agent tool contains.
-
-        Roles are left out: the lead's prompt describes them. `may`: an agent of that name may be started.
-        """
-        return self._type_list(may).text
-
-    def shortened(self) -> frozenset[str]:
-        """Return the names of the types whose descriptions do not fit into the Agent tool as a whole."""
-        return self._type_list(_any_name).shortened
-
-    def _type_list(self, may: Callable[[str], bool]) -> TypeList:
-        kinds = [kind for kind in self.active().values() if not kind.role and may(kind.name)]
-        return type_list(sorted(kinds, key=lambda kind: kind.source != BUILT_IN))
-
-
-@cache
-def _built_in() -> tuple[FoundDefinition, ...]:
-    return tuple(FoundDefinition(kind.name, BUILT_IN, "", kind) for kind in built_in_types().values())
 
 
 LIST_BYTES = 4_800

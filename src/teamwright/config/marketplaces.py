@@ -1,12 +1,7 @@
-"""Marketplaces: directories whose `.claude-plugin/marketplace.json` lists plugins, each with the source of its files.
+"""Plugins at the place that a person names: a directory, a git repository, or a plugin of a marketplace.
 
-Reads the list only: nothing is fetched or run. Format: docs/reference/formats/plugins.md.
-[config/marketplaces]
-
-Plugins at the place that a person names: a directory, a git repository, or a plugin of a marketplace.
-
-Files are read, or cloned into a scratch directory. Nothing of them runs.
-[config/plugin_fetch]
+A marketplace is a directory whose `.claude-plugin/marketplace.json` lists plugins, each with the source of its files.
+Files are read, or cloned into a scratch directory; nothing of them runs. Format: docs/reference/formats/plugins.md.
 """
 
 from __future__ import annotations
@@ -28,10 +23,6 @@ from teamwright.protocol.ids import did_you_mean
 from teamwright.storage.files import read_plain
 
 LIST = Path(".claude-plugin") / "marketplace.json"
-
-_MOST = 4_000_000
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_GITHUB = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 
 
 class RemoteSource(Struct, frozen=True):
@@ -83,84 +74,6 @@ class Marketplace(Struct, frozen=True):
         return found
 
 
-def is_marketplace(path: Path) -> bool:
-    """Return True when the directory is a marketplace."""
-    return (path / LIST).is_file()
-
-
-def read_marketplace(path: Path) -> Marketplace:
-    """Return the marketplace in a directory. Raises UsageError for a list that cannot be read."""
-    file = path / LIST
-    try:
-        content: Any = json.loads(read_plain(file, _MOST))
-    except (OSError, ValueError, RecursionError) as problem:
-        raise _bad(file, str(problem)[:120]) from None
-    plugins: Any = cast("dict[str, Any]", content).get("plugins") if isinstance(content, dict) else None
-    if not isinstance(plugins, list):
-        raise _bad(file, "it has no list of plugins")
-    whole = cast("dict[str, Any]", content)
-    meta: Any = whole.get("metadata")
-    base: Any = cast("dict[str, Any]", meta).get("pluginRoot", "") if isinstance(meta, dict) else ""
-    entries = [
-        _entry(path, cast("dict[str, Any]", one), base if isinstance(base, str) else "")
-        for one in cast("list[Any]", plugins)
-        if isinstance(one, dict)
-    ]
-    name: Any = whole.get("name")
-    return Marketplace(name if isinstance(name, str) and _NAME.fullmatch(name) else path.name, path, tuple(entries))
-
-
-def _entry(path: Path, fields: Mapping[str, Any], base: str) -> MarketplaceEntry:
-    name: Any = fields.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        return MarketplaceEntry(str(name)[:60], problem="its name cannot be a plugin's name")
-    about: Any = fields.get("description")
-    entry = MarketplaceEntry(name, about if isinstance(about, str) else "", values=fields)
-    source: Any = fields.get("source")
-    if isinstance(source, str):
-        place = os.path.normpath(path / (source if source.startswith("./") or not base else f"{base}/{source}"))
-        if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(path)):
-            return _unusable(entry, f"its source {source[:60]} leads out of the marketplace")
-        if not os.path.isdir(place):
-            return _unusable(entry, f"there is no directory {source[:60]}")
-        shared = os.path.realpath(place) == os.path.realpath(path)
-        return _with(entry, PluginSource(Path(place), fields, entry.is_whole, shared), None)
-    if not isinstance(source, dict):
-        return _unusable(entry, "it has no source")
-    return _remote(entry, cast("dict[str, Any]", source))
-
-
-def _remote(entry: MarketplaceEntry, source: Mapping[str, Any]) -> MarketplaceEntry:
-    kind = source.get("source")
-    texts = {key: value for key, value in source.items() if isinstance(value, str)}
-    ref = texts.get("sha") or texts.get("ref", "")
-    repository = texts.get("repo", "") or texts.get("url", "")
-    if kind == "github" and _GITHUB.fullmatch(texts.get("repo", "")):
-        return _with(entry, None, RemoteSource(f"https://github.com/{texts['repo']}.git", ref, texts.get("path", "")))
-    if kind in {"url", "git", "git-subdir"} and repository:
-        url = f"https://github.com/{repository}.git" if _GITHUB.fullmatch(repository) else repository
-        return _with(entry, None, RemoteSource(url, ref, texts.get("path", "")))
-    return _unusable(entry, f"a source of the kind {str(kind)[:40]!r} is not fetched; clone it and add its directory")
-
-
-def _with(entry: MarketplaceEntry, local: PluginSource | None, remote: RemoteSource | None) -> MarketplaceEntry:
-    return MarketplaceEntry(entry.name, entry.description, local, remote, entry.values)
-
-
-def _unusable(entry: MarketplaceEntry, why: str) -> MarketplaceEntry:
-    return MarketplaceEntry(entry.name, entry.description, values=entry.values, problem=why)
-
-
-def _bad(file: Path, what: str) -> UsageError:
-    return UsageError(
-        "usage", f"the marketplace cannot be read: {what}", looked_at=[("file", str(file))], note="nothing was added"
-    )
-
-
-_PASSWORD = re.compile(r"[a-z]+://[^/@]*:[^/@]*@")
-_ADDRESS = re.compile(r"(?:https?|ssh|git|file)://\S+|[\w.-]+@[\w.-]+:\S+")
-
-
 class FetchedPlugin(Struct, frozen=True):
     """A plugin that could be added. `origin` is its source as it is stored, `entry_name` its name in a marketplace."""
 
@@ -200,6 +113,87 @@ def fetch_again(plugin: InstalledPlugin, scratch: Path) -> FetchedPlugin:
     text = f"{plugin.source}#{plugin.ref}" if plugin.ref else plugin.source
     [found] = fetch_plugins(text, [plugin.marketplace] if plugin.marketplace else [], Path("/"), scratch)
     return found
+
+
+def is_marketplace(path: Path) -> bool:
+    """Return True when the directory is a marketplace."""
+    return (path / LIST).is_file()
+
+
+def read_marketplace(path: Path) -> Marketplace:
+    """Return the marketplace in a directory. Raises UsageError for a list that cannot be read."""
+    file = path / LIST
+    try:
+        content: Any = json.loads(read_plain(file, _MAX_LIST_BYTES))
+    except (OSError, ValueError, RecursionError) as problem:
+        raise _bad(file, str(problem)[:120]) from None
+    plugins: Any = cast("dict[str, Any]", content).get("plugins") if isinstance(content, dict) else None
+    if not isinstance(plugins, list):
+        raise _bad(file, "it has no list of plugins")
+    whole = cast("dict[str, Any]", content)
+    meta: Any = whole.get("metadata")
+    base: Any = cast("dict[str, Any]", meta).get("pluginRoot", "") if isinstance(meta, dict) else ""
+    entries = [
+        _entry(path, cast("dict[str, Any]", one), base if isinstance(base, str) else "")
+        for one in cast("list[Any]", plugins)
+        if isinstance(one, dict)
+    ]
+    name: Any = whole.get("name")
+    return Marketplace(name if isinstance(name, str) and _NAME.fullmatch(name) else path.name, path, tuple(entries))
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+_GITHUB = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
+
+
+def _entry(path: Path, fields: Mapping[str, Any], base: str) -> MarketplaceEntry:
+    name: Any = fields.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return MarketplaceEntry(str(name)[:60], problem="its name cannot be a plugin's name")
+    about: Any = fields.get("description")
+    entry = MarketplaceEntry(name, about if isinstance(about, str) else "", values=fields)
+    source: Any = fields.get("source")
+    if isinstance(source, str):
+        place = os.path.normpath(path / (source if source.startswith("./") or not base else f"{base}/{source}"))
+        if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(path)):
+            return replace(entry, problem=f"its source {source[:60]} leads out of the marketplace")
+        if not os.path.isdir(place):
+            return replace(entry, problem=f"there is no directory {source[:60]}")
+        shared = os.path.realpath(place) == os.path.realpath(path)
+        return replace(entry, local=PluginSource(Path(place), fields, entry.is_whole, shared))
+    if not isinstance(source, dict):
+        return replace(entry, problem="it has no source")
+    return _remote(entry, cast("dict[str, Any]", source))
+
+
+def _remote(entry: MarketplaceEntry, source: Mapping[str, Any]) -> MarketplaceEntry:
+    kind = source.get("source")
+    texts = {key: value for key, value in source.items() if isinstance(value, str)}
+    ref = texts.get("sha") or texts.get("ref", "")
+    repository = texts.get("repo", "") or texts.get("url", "")
+    if kind == "github" and _GITHUB.fullmatch(texts.get("repo", "")):
+        url = f"https://github.com/{texts['repo']}.git"
+    elif kind in {"url", "git", "git-subdir"} and repository:
+        url = f"https://github.com/{repository}.git" if _GITHUB.fullmatch(repository) else repository
+    else:
+        what = f"a source of the kind {str(kind)[:40]!r} is not fetched; clone it and add its directory"
+        return replace(entry, problem=what)
+    return replace(entry, remote=RemoteSource(url, ref, texts.get("path", "")))
+
+
+def _bad(file: Path, what: str) -> UsageError:
+    return UsageError(
+        "usage", f"the marketplace cannot be read: {what}", looked_at=[("file", str(file))], note="nothing was added"
+    )
+
+
+_MAX_LIST_BYTES = 4_000_000
+
+
+_PASSWORD = re.compile(r"[a-z]+://[^/@]*:[^/@]*@")
+_ADDRESS = re.compile(r"(?:https?|ssh|git|file)://\S+|[\w.-]+@[\w.-]+:\S+")
 
 
 _DESCRIBED = 8

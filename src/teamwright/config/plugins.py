@@ -1,14 +1,8 @@
-"""Plugins: directories that a person names, with agents, skills, commands, hooks and MCP servers of one author.
+"""Plugins: directories with agents, skills, commands, hooks and MCP servers of one author, and the added ones.
 
 The manifest `.claude-plugin/plugin.json` has the name and may name paths of parts; so may the plugin's entry in a
-marketplace. No path leads out of the directory, by link or by name. Format: docs/reference/formats/plugins.md.
-[config/plugins]
-
-Plugins that a person added: a copy of each, bound to the content that the person saw.
-
-`<home>/plugins.json` has for each plugin its source, its commit, the digest of its files and its entry in a
-marketplace. A copy that changed is not used. Format: docs/reference/formats/plugins.md.
-[config/installed_plugins]
+marketplace. No path leads out of the directory, by link or by name. An added plugin is a copy in the home, bound to the
+content that the person saw: a copy that changed is not used. Format: docs/reference/formats/plugins.md.
 """
 
 from __future__ import annotations
@@ -38,17 +32,10 @@ from teamwright.storage.locks import hold_exclusive
 from teamwright.storage.paths import Home, make_private
 
 MANIFEST = Path(".claude-plugin") / "plugin.json"
+
+
 ROOT, DATA = "CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_DATA"
 """The variables by which a plugin's parts name its directory, and its data directory."""
-
-_USUAL = {"agents": "./agents", "skills": "./skills", "commands": "./commands"}
-_ADDED = "skills"
-"""The part whose named paths add to the usual directory. Other named paths replace it."""
-_FILES = {"hooks": "./hooks/hooks.json", "mcpServers": "./.mcp.json"}
-_OTHERS = ("output-styles", ".lsp.json")
-_OTHER_KEYS = ("outputStyles", "lspServers")
-_MOST_BYTES_OF_MANIFEST = 1_000_000
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class Plugin(Struct, frozen=True):
@@ -68,19 +55,6 @@ class Plugin(Struct, frozen=True):
     servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     ignored: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-
-
-def plugin_variables(plugin: Plugin, home: Home) -> dict[str, str]:
-    """Return the variables that the hooks, servers and texts of a plugin may use. The data directory need not exist."""
-    return {ROOT: os.path.realpath(plugin.path), DATA: str(home.own / "plugin-data" / plugin.name)}
-
-
-def plugin_hooks(plugin: Plugin, home: Home) -> tuple[HookSpec, ...]:
-    """Return the hooks of a plugin with its variables. The directory of its data is created if there are any."""
-    variables = plugin_variables(plugin, home)
-    if plugin.hooks:
-        os.makedirs(variables[DATA], mode=0o700, exist_ok=True)
-    return tuple(replace(hook, variables=tuple(variables.items())) for hook in plugin.hooks)
 
 
 class PluginSource(Struct, frozen=True):
@@ -112,6 +86,29 @@ def read_plugin(source: PluginSource) -> Plugin:
     if not source.path.is_dir():
         raise _bad(source.path, f"there is no directory {source.path}")
     return _PluginReader(source).plugin()
+
+
+def plugin_variables(plugin: Plugin, home: Home) -> dict[str, str]:
+    """Return the variables that the hooks, servers and texts of a plugin may use. The data directory need not exist."""
+    return {ROOT: os.path.realpath(plugin.path), DATA: str(home.own / "plugin-data" / plugin.name)}
+
+
+def plugin_hooks(plugin: Plugin, home: Home) -> tuple[HookSpec, ...]:
+    """Return the hooks of a plugin with its variables. The directory of its data is created if there are any."""
+    variables = plugin_variables(plugin, home)
+    if plugin.hooks:
+        os.makedirs(variables[DATA], mode=0o700, exist_ok=True)
+    return tuple(replace(hook, variables=tuple(variables.items())) for hook in plugin.hooks)
+
+
+_USUAL = {"agents": "./agents", "skills": "./skills", "commands": "./commands"}
+_ADDED = "skills"
+"""The part whose named paths add to the usual directory. Other named paths replace it."""
+_FILES = {"hooks": "./hooks/hooks.json", "mcpServers": "./.mcp.json"}
+_OTHERS = ("output-styles", ".lsp.json")
+_OTHER_KEYS = ("outputStyles", "lspServers")
+_MAX_MANIFEST_BYTES = 1_000_000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class _PluginReader:
@@ -213,7 +210,7 @@ class _PluginReader:
     def _object(self, file: Path, title: str) -> dict[str, Any] | None:
         """Return the object in a file; None when the file does not exist."""
         try:
-            content: Any = json.loads(read_plain(file, _MOST_BYTES_OF_MANIFEST))
+            content: Any = json.loads(read_plain(file, _MAX_MANIFEST_BYTES))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except json.JSONDecodeError as problem:
@@ -246,7 +243,7 @@ MAX_FILES = 20_000
 MAX_BYTES = 256_000_000
 """The most files, and bytes, of one plugin that are copied."""
 
-_MOST_BYTES_OF_LIST = 4_000_000
+_MAX_LIST_BYTES = 4_000_000
 
 
 class InstalledPlugin(Struct, frozen=True, kw_only=True):
@@ -286,7 +283,7 @@ class PluginStore:
         """Return the added plugins. Raises StorageError for a file that cannot be read or has a newer version."""
         path = home.own / FILE
         try:
-            content: Any = json.loads(read_plain(path, _MOST_BYTES_OF_LIST))
+            content: Any = json.loads(read_plain(path, _MAX_LIST_BYTES))
         except (FileNotFoundError, NotADirectoryError):
             return cls(home, {})
         except (OSError, ValueError, RecursionError) as problem:
@@ -373,7 +370,7 @@ def require_unchanged(plugin: InstalledPlugin) -> None:
 
 def data_directory(plugin: Plugin, home: Home) -> Path:
     """Return the directory of a plugin's own data, which outlives its removal."""
-    return Path(plugin_variables(plugin, home)["CLAUDE_PLUGIN_DATA"])
+    return Path(plugin_variables(plugin, home)[DATA])
 
 
 def copy_plugin(source: Path, home: Home, name: str) -> tuple[Path, str]:

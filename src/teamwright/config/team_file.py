@@ -1,14 +1,8 @@
-"""A team definition: its values, the table of its keys, which drives the reader, and its effect on agents.
+"""The team definition of a repository: its values, its strict reader, and its effect on agents.
 
 The effect: agent types, specs with a role's values, path ownership, text for the lead. Restrictions apply at once; any
-other part of a repository's file applies once a person trusted exactly this part.
-[config/team_definition]
-
-The reader of a team definition: strict TOML, every error with its line.
-
-An unknown key is an error, not a warning: a misspelt guardrail would guard nothing. Trust is applied elsewhere. The
-parser of the standard library reports no positions for valid text, so the text is scanned line by line for them.
-[config/team_definition_reader]
+other part of a repository's file applies once a person trusted exactly this part. An unknown key is an error with its
+line, not a warning: a misspelt guardrail would guard nothing.
 """
 
 from __future__ import annotations
@@ -38,6 +32,8 @@ from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings, parse_bounds
 from teamwright.storage.files import read_plain
 from teamwright.team_records.spawn_spec import SpawnSpec
 
+DEFAULT_TYPE = "general-purpose"
+
 
 class Role(Struct, frozen=True):
     """One role, whose limits apply to each member of it; `line` is its first line in the file.
@@ -50,7 +46,7 @@ class Role(Struct, frozen=True):
 
     name: str
     description: str = ""
-    type: str = "general-purpose"
+    type: str = DEFAULT_TYPE
     model: str | None = None
     effort: Effort | None = None
     mode: str | None = None
@@ -109,7 +105,7 @@ class KeyKind(Struct, frozen=True):
     meaning: str = ""
 
 
-_WORD_MODES = ("default", "acceptEdits", "plan", "delegate", "dontAsk")
+_MODES = ("default", "acceptEdits", "plan", "delegate", "dontAsk")
 
 TEAM: dict[str, KeyKind] = {
     "check": KeyKind("text", meaning="A command; a task is completed only when it ends with 0."),
@@ -146,7 +142,7 @@ ROLE: dict[str, KeyKind] = {
     ),
     "model": KeyKind("text", meaning="Used if the spawn names none."),
     "effort": KeyKind("effort", meaning="Used if the spawn names none."),
-    "mode": KeyKind("word", _WORD_MODES, meaning="Used if the spawn names none."),
+    "mode": KeyKind("word", _MODES, meaning="Used if the spawn names none."),
     "prompt": KeyKind("text", meaning="Added to the member's system prompt."),
     "tools": KeyKind("texts", meaning="The only tools besides mail and tasks, by their whole names."),
     "disallowed_tools": KeyKind(
@@ -180,9 +176,6 @@ EXPECTED = {
     "budget": "a table of caps",
 }
 """The name of each type in an error."""
-
-
-DEFAULT_TYPE = "general-purpose"
 
 
 TEAM_NEEDS_TRUST = frozenset({"check", "setup", "plans", "permissions", "effort"})
@@ -417,7 +410,7 @@ class _TeamFileReader(Struct, frozen=True):
             where = ("roles", name)
             self.role_name(name, where, found)
             values = self.values(self.table(raw, name, ("roles",)), ROLE, where)
-            kind = values.get("type", "general-purpose")
+            kind = values.get("type", DEFAULT_TYPE)
             if kind not in built_in_types():
                 near = nearest(kind, built_in_types())
                 known = f"there is no agent type {kind!r} (types: {', '.join(built_in_types())})"
@@ -526,6 +519,7 @@ def _bad(path: Path, what: str, line: int = 0, key: str = "", near: str | None =
     return CannotStart("bad-settings", f"the team file cannot be used: {what}", looked_at=looked_at, do=do)
 
 
+# The parser of the standard library reports no positions for valid text, so the text is scanned for them.
 _HEADER = re.compile(r"^\s*\[\[?\s*(?P<name>[^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(
     r"""^\s*(?P<name>(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=(?P<value>.*)$"""

@@ -1,15 +1,8 @@
-"""Trust: the entries of a repository that a person has allowed, stored by git directory and digest.
+"""Trust: the entries of a repository that a person allowed, and the check that a person, not an agent, runs a command.
 
 `<home>/trust.json`, mode 0600: a version, and for each repository (the real path of its common git directory; outside
-git of the directory) the digest of every entry. A new or changed entry is not trusted.
-[config/trust_store]
-
-The check that a command runs with a person's authority: at a person's terminal or in a program, not in an agent's
-command.
-
-Depends on the marks and records of processes. A refusal is recorded for the session of that agent, which logs it as an
-event.
-[config/person_authority]
+git of the directory) the digest of every entry. A new or changed entry is not trusted. A command that needs a person is
+refused in an agent's command; the session of that agent logs the refusal.
 """
 
 from __future__ import annotations
@@ -91,27 +84,6 @@ class TrustState(Struct, frozen=True):
         """The trusted entries of the repository's git configuration."""
         found = (entry for entry in self.entries if entry.kind == "git" and self.allows(entry))
         return frozenset(GitEntry(self.root / entry.file, entry.name, entry.digest) for entry in found)
-
-
-def trust_state(
-    start: Path, stored: Mapping[str, str] | None, *, session: bool = False, compat: bool = True
-) -> TrustState:
-    """Return the state of the repository that contains `start`, compared with its stored digests
-    (None: never trusted).
-    """
-    root = repository_of(start)
-    entries = tuple(survey_repository(root, compat))
-    if session:
-        allowed = frozenset((entry.key, entry.digest) for entry in entries)
-    else:
-        allowed = frozenset((stored or {}).items())
-    pending = tuple(entry for entry in entries if (entry.key, entry.digest) not in allowed)
-    return TrustState(root, trust_root(start), session or stored is not None, entries, pending, allowed)
-
-
-def repository_of(start: Path) -> Path:
-    """Return the root of the work tree that contains `start`, else the directory itself, by real path."""
-    return work_tree(start) or Path(os.path.realpath(start))
 
 
 class TrustStore:
@@ -229,6 +201,27 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     return cast("dict[str, dict[str, Any]]", repositories)
 
 
+def trust_state(
+    start: Path, stored: Mapping[str, str] | None, *, session: bool = False, compat: bool = True
+) -> TrustState:
+    """Return the state of the repository that contains `start`, compared with its stored digests
+    (None: never trusted).
+    """
+    root = repository_of(start)
+    entries = tuple(survey_repository(root, compat))
+    if session:
+        allowed = frozenset((entry.key, entry.digest) for entry in entries)
+    else:
+        allowed = frozenset((stored or {}).items())
+    pending = tuple(entry for entry in entries if (entry.key, entry.digest) not in allowed)
+    return TrustState(root, trust_root(start), session or stored is not None, entries, pending, allowed)
+
+
+def repository_of(start: Path) -> Path:
+    """Return the root of the work tree that contains `start`, else the directory itself, by real path."""
+    return work_tree(start) or Path(os.path.realpath(start))
+
+
 def require_person(home: Home, does: str, tried: str = "") -> None:
     """Raise UsageError (`not-for-agents`) in a command of an agent. `does` names the act that needs a person.
 
@@ -237,7 +230,7 @@ def require_person(home: Home, does: str, tried: str = "") -> None:
     found = agent_command(home)
     if found is None:
         return
-    _note(found, f"{does} ({tried})" if tried else does)
+    _record_refusal(found, f"{does} ({tried})" if tried else does)
     whose = f"{found.member}, call {found.call}" if found.call else found.member
     raise UsageError(
         "not-for-agents",
@@ -261,15 +254,15 @@ def agent_command(home: Home) -> AgentCommand | None:
     """Return the facts of this process as a command of an agent; None when a person started it."""
     from teamwright.processes.agent_command_detection import find_agent_command
 
-    return find_agent_command(_directories(home))
+    return find_agent_command(_recording_directories(home))
 
 
-def _note(found: AgentCommand, what: str) -> None:
+def _record_refusal(found: AgentCommand, what: str) -> None:
     """Record the refused command in the session of its agent. A write error loses only this record."""
     if found.directory is None:
         return
-    in_room = found.directory.parent.name == "members"
-    session = found.directory.parent.parent if in_room else found.directory
+    is_member = found.directory.parent.name == "members"
+    session = found.directory.parent.parent if is_member else found.directory
     who = f"{found.member} ({found.call})" if found.call else found.member or "an agent"
     text = f"a command of {who}, process {os.getpid()}, was refused: only a person {what}"
     with contextlib.suppress(TeamwrightError, OSError):
@@ -279,7 +272,7 @@ def _note(found: AgentCommand, what: str) -> None:
         ring(session / "bells" / "team-lead")
 
 
-def _directories(home: Home) -> Iterator[Path]:
-    """Return the directories of all sessions, and of all members' own processes, that have records of processes."""
+def _recording_directories(home: Home) -> Iterator[Path]:
+    """Yield the directories of all sessions, and of all members' own processes, that have records of processes."""
     for pattern in ("*/*/processes", "*/*/members/*/processes"):
         yield from (path.parent for path in (home.own / "projects").glob(pattern))

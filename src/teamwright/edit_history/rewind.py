@@ -1,15 +1,9 @@
-"""Rewinds: conversation and files of a session without a process go back to the time before a prompt.
+"""Rewinds and forks: a session's conversation and files before a prompt, in this session or in a second one.
 
-The intent is a line of the edit journal, written first. A rewind that a kill interrupted is completed by the next
-rewind, and before the session is resumed. The transcript gets one more line that continues with the messages before
-the prompt (format: docs/reference/formats/transcript.md). Depends on undo plans and the lead's transcript.
-[edit_history/rewind]
-
-Forks of sessions: a second session whose conversation begins like that of another one, which stays unchanged.
-
-The transcript is copied up to the end or to a prompt, with the mode and the list of prompts. Teams, tasks, background
-commands and recorded edits stay with the first session. Depends on transcripts and rewinds.
-[edit_history/session_fork]
+A rewind is for a session without a process. Its intent is a line of the edit journal, written first; one that a kill
+interrupted is completed by the next rewind, and before the session is resumed. The transcript gets one more line that
+continues with the messages before the prompt (format: docs/reference/formats/transcript.md). A fork copies the
+transcript up to the end or to a prompt, with the mode and the list of prompts; the first session stays unchanged.
 """
 
 from __future__ import annotations
@@ -55,77 +49,6 @@ from teamwright.storage.files import storage_error
 from teamwright.storage.json_lines import Journal, read_backward_with_offsets
 from teamwright.storage.paths import find_home, make_private
 from teamwright.tools.files.edit_journal_writer import append_entry
-
-FORK = "fork"
-"""The trigger in the line that begins the own part of a forked session."""
-
-
-def prompt_position(transcript: Path, prompt: str) -> tuple[int, tuple[str, ...]] | None:
-    """Return the offset of the line that delivered this prompt, and all ids that it delivered.
-
-    None when the transcript has no such line.
-    """
-    for end, line in read_backward_with_offsets(transcript):
-        if prompt.encode() in line and INJECTED_KEY in line[: line.find(MESSAGE_KEY)]:
-            ids = line_ids(line)
-            if prompt in ids:
-                return end - len(line) - 1, tuple(ids)
-    return None
-
-
-def append_rewind(transcript: Path, offset: int, note_id: str, note: Sequence[Block]) -> None:
-    """Append the line that takes the conversation back to the position `offset`, unless it is there already.
-
-    The note waits for the next prompt under its id, which also identifies the rewind. Only the transcript's one writer
-    may call this. Raises StorageError.
-    """
-    now = read_history(transcript)
-    if note_id in now.queued:
-        return
-    boundary = _rewound(transcript, now, read_history(transcript, offset), {**now.queued, note_id: list(note)})
-    journal = Journal.open(transcript)
-    try:
-        journal.append(boundary.encode_line({"trigger": REWIND, "before": 0}))
-    finally:
-        journal.close()
-
-
-def append_fork(transcript: Path, offset: int, note_id: str, note: Sequence[Block]) -> None:
-    """Append the line that continues a copied conversation at the position `offset`.
-
-    Calls without a result get one, no answer is owed, and of waiting messages only the note remains: the others wait
-    in the first session. Raises StorageError.
-    """
-    now = read_history(transcript)
-    boundary = _rewound(transcript, now, read_history(transcript, offset), {note_id: list(note)})
-    journal = Journal.open(transcript)
-    try:
-        journal.append(boundary.encode_line({"trigger": FORK, "before": 0}))
-    finally:
-        journal.close()
-
-
-def _rewound(transcript: Path, now: History, before: History, queued: dict[str, list[Block]]) -> CompactBoundary:
-    """Return the line's content. Message and answer numbers continue from the state before the rewind."""
-    items = list(before.items) if before.prefix == now.prefix else list(map(without_thinking, before.items))
-    if before.has_unanswered:
-        calls = tool_calls(cast("list[Block]", decode(items[-1])["content"]))
-        results = [tool_result_block(call.id, INTERRUPTED_RESULT, is_error=True) for call in calls]
-        items.append(encode({"role": "user", "content": results}))
-    summarized, answers = 0, 0
-    if now.boundary is not None:
-        summarized, answers = max(0, now.boundary.summarized_count - 1), now.boundary.answer_count
-    delivered_ids, older = newest_delivered_ids(transcript)
-    return CompactBoundary(
-        line_count=now.lines,
-        messages=tuple(items),
-        summarized_count=max(0, summarized + len(now.items) - len(items)) + 1,
-        answer_count=answers + count_answers(now.items) - count_answers(items),
-        delivered_ids=delivered_ids,
-        has_older_ids=older,
-        queued=queued,
-        prefix=now.prefix,
-    )
 
 
 class RewindList(Struct, frozen=True):
@@ -363,4 +286,76 @@ def _fork_note(session: str, before: PromptEntry | None) -> str:
         f"The user continues this conversation in a second session. The first one is {session[:8]}, and this one begins"
         f" {where}. Teammates, tasks and background commands of the first session are not in this one. Files have"
         " their current contents: read a file again before you change it."
+    )
+
+
+FORK = "fork"
+"""The trigger in the line that begins the own part of a forked session."""
+
+
+def prompt_position(transcript: Path, prompt: str) -> tuple[int, tuple[str, ...]] | None:
+    """Return the offset of the line that delivered this prompt, and all ids that it delivered.
+
+    None when the transcript has no such line.
+    """
+    for end, line in read_backward_with_offsets(transcript):
+        if prompt.encode() in line and INJECTED_KEY in line[: line.find(MESSAGE_KEY)]:
+            ids = line_ids(line)
+            if prompt in ids:
+                return end - len(line) - 1, tuple(ids)
+    return None
+
+
+def append_rewind(transcript: Path, offset: int, note_id: str, note: Sequence[Block]) -> None:
+    """Append the line that takes the conversation back to the position `offset`, unless it is there already.
+
+    The note waits for the next prompt under its id, which also identifies the rewind. Only the transcript's one writer
+    may call this. Raises StorageError.
+    """
+    now = read_history(transcript)
+    if note_id in now.queued:
+        return
+    boundary = _rewound(transcript, now, read_history(transcript, offset), {**now.queued, note_id: list(note)})
+    journal = Journal.open(transcript)
+    try:
+        journal.append(boundary.encode_line({"trigger": REWIND, "before": 0}))
+    finally:
+        journal.close()
+
+
+def append_fork(transcript: Path, offset: int, note_id: str, note: Sequence[Block]) -> None:
+    """Append the line that continues a copied conversation at the position `offset`.
+
+    Calls without a result get one, no answer is owed, and of waiting messages only the note remains: the others wait
+    in the first session. Raises StorageError.
+    """
+    now = read_history(transcript)
+    boundary = _rewound(transcript, now, read_history(transcript, offset), {note_id: list(note)})
+    journal = Journal.open(transcript)
+    try:
+        journal.append(boundary.encode_line({"trigger": FORK, "before": 0}))
+    finally:
+        journal.close()
+
+
+def _rewound(transcript: Path, now: History, before: History, queued: dict[str, list[Block]]) -> CompactBoundary:
+    """Return the line's content. Message and answer numbers continue from the state before the rewind."""
+    items = list(before.items) if before.prefix == now.prefix else list(map(without_thinking, before.items))
+    if before.has_unanswered:
+        calls = tool_calls(cast("list[Block]", decode(items[-1])["content"]))
+        results = [tool_result_block(call.id, INTERRUPTED_RESULT, is_error=True) for call in calls]
+        items.append(encode({"role": "user", "content": results}))
+    summarized, answers = 0, 0
+    if now.boundary is not None:
+        summarized, answers = max(0, now.boundary.summarized_count - 1), now.boundary.answer_count
+    delivered_ids, older = newest_delivered_ids(transcript)
+    return CompactBoundary(
+        line_count=now.lines,
+        messages=tuple(items),
+        summarized_count=max(0, summarized + len(now.items) - len(items)) + 1,
+        answer_count=answers + count_answers(now.items) - count_answers(items),
+        delivered_ids=delivered_ids,
+        has_older_ids=older,
+        queued=queued,
+        prefix=now.prefix,
     )

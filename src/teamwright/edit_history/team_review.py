@@ -115,7 +115,7 @@ async def _open_session_access(session: Session) -> AsyncGenerator[SavedTeamAcce
     """Give the access to the team of a session, also when it is in a database."""
     if not isinstance(stores := session.team.stores, FileStores):
         from teamwright.database.database_stores import DatabaseStores
-        from teamwright.saved.team_access import open_database_access
+        from teamwright.saved.database_access import open_database_access
 
         if isinstance(stores, DatabaseStores):
             async with open_database_access(stores.database.address, session.team.name or session.id) as access:

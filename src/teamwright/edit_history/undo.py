@@ -1,13 +1,8 @@
-"""Undo: all files of a prompt or none, each changed under the lock of edits and recorded before and after.
+"""Undo: the plan of what an undo or a rewind restores, and its execution, all files of a prompt or none.
 
-A kill leaves each file old or new, and the undo can be completed. Depends on the journal and files.
-[edit_history/undo]
-
-Plans of undos: the newest prompt whose edits are still in effect, and the content to restore in each file.
-
-Changes nothing. A file is refused, with its name and the reason, when the undo would lose other changes than the edits
-to be undone.
-[edit_history/undo_plan]
+A file is refused, with its name and the reason, when the undo would lose other changes than the edits to be undone.
+Each file is changed under the lock of edits and recorded before and after. A kill leaves each file old or new, and the
+undo can be completed.
 """
 
 from __future__ import annotations
@@ -49,11 +44,17 @@ from teamwright.tools.files.file_change import lock_file, read_all, write_file
 COMMANDS_STAY = "shell commands are covered in a git repository only, without ignored files"
 """The limit of an undo, in the same words in all user interfaces."""
 
+
+WITHOUT_CONTENT = "what it had before is missing or damaged in the session's history"
+
+
 Did: TypeAlias = Literal["restored", "removed", "already", "kept"]
 """The result of an undo for a file: its former content, removed, had it already, left as it is."""
 
+
 CHANGED: frozenset[Did] = frozenset({"restored", "removed"})
 """Results that mean a changed file."""
+
 
 _NAMED = 7
 """Maximum number of files that an error names; the rest is counted."""
@@ -104,6 +105,47 @@ class UndoRequest(Struct, frozen=True):
     who: str = ""
 
 
+class UndoStep(Struct, frozen=True):
+    """One file: it has `before` now and gets `after` (None: an edit created the file, and it is removed).
+
+    `made` is the topmost directory created with it. `already`: the file needs no change. `mode` is the mode that it
+    gets, as git writes it; empty: the mode stays. `by_shell`: a shell command changed it.
+    """
+
+    path: str
+    before: str | None
+    after: str | None
+    members: tuple[str, ...]
+    made: str = ""
+    already: bool = False
+    mode: str = ""
+    by_shell: bool = False
+
+
+class RefusedFile(Struct, frozen=True):
+    """A file that an undo must not touch, and why."""
+
+    path: str
+    why: str
+
+
+class UndoPlan(Struct, frozen=True):
+    """An undo of a prompt's edits. `undo` is the one that a kill ended and that this completes.
+
+    `left` are files that stay unchanged; `refused` has the reason for each that no one asked to leave. A rewind has a
+    `scope`, and takes back the edits of all prompts up to the number `last`.
+    """
+
+    prompt: PromptEntry
+    steps: tuple[UndoStep, ...]
+    refused: tuple[RefusedFile, ...]
+    left: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    undo: UndoEntry | None = None
+    last: int = 0
+    scope: Scope = ""
+
+
 def require_plan(edits: EditJournal, history: Path, cwd: str, wish: UndoRequest) -> UndoPlan:
     """Return the plan; files that must not be touched are left, with the reason in `refused`.
 
@@ -124,6 +166,19 @@ def require_plan(edits: EditJournal, history: Path, cwd: str, wish: UndoRequest)
     return plan
 
 
+def _require_known(plan: UndoPlan, left: Collection[str], cwd: str) -> None:
+    known = [step.path for step in plan.steps] + [one.path for one in plan.refused] + list(plan.left)
+    for path in left:
+        if path in plan.left:
+            continue
+        raise UsageError(
+            "usage",
+            f"{display_path(path, cwd)} is no file that would be taken back",
+            do=did_you_mean(display_path(path, cwd), [display_path(one, cwd) for one in known], ["leave --except out"]),
+            note="nothing was changed",
+        )
+
+
 async def apply_undo(history: Path, cwd: str, plan: UndoPlan, tell: Callable[[str, str], None]) -> UndoResult:
     """Carry out the plan. `tell` receives the id and the notice for the lead, before the undo is recorded as completed.
 
@@ -133,8 +188,7 @@ async def apply_undo(history: Path, cwd: str, plan: UndoPlan, tell: Callable[[st
     undo = plan.undo
     if undo is None:
         paths = tuple(step.path for step in plan.steps)
-        numbers = plan.prompt.number, plan.by, paths, plan.left, plan.last, plan.scope
-        undo = UndoEntry(message_id(), iso_time(), *numbers)
+        undo = UndoEntry(message_id(), iso_time(), plan.prompt.number, plan.by, paths, plan.left, plan.last, plan.scope)
         record_undo(history, undo, plan.prompt.id)
     elif set(plan.left) - set(undo.left):
         record_undo(history, replace(undo, left=plan.left), plan.prompt.id)
@@ -292,7 +346,7 @@ def _refusal(plan: UndoPlan, cwd: str) -> TeamwrightError:
     count = len(plan.refused)
     return TeamwrightError(
         "undo-refused",
-        f"{_files(count)} cannot be taken back",
+        f"{_file_count(count)} cannot be taken back",
         looked_at=_named(plan.refused, cwd),
         do=["look at it: teamwright diff"],
         note=f"nothing was changed; {COMMANDS_STAY}",
@@ -302,13 +356,13 @@ def _refusal(plan: UndoPlan, cwd: str) -> TeamwrightError:
 def _stopped(failed: Sequence[RefusedFile], done: int, cwd: str) -> TeamwrightError:
     return TeamwrightError(
         "undo-refused",
-        f"{_files(len(failed))} could not be taken back; {done} {'was' if done == 1 else 'were'}",
+        f"{_file_count(len(failed))} could not be taken back; {done} {'was' if done == 1 else 'were'}",
         looked_at=_named(failed, cwd),
         do=["make that possible and undo again: it continues with the rest", f"or leave it: {_except(failed, cwd)}"],
     )
 
 
-def _files(count: int) -> str:
+def _file_count(count: int) -> str:
     return f"{count} file{'' if count == 1 else 's'}"
 
 
@@ -320,63 +374,6 @@ def _named(refused: Sequence[RefusedFile], cwd: str) -> list[tuple[str, str]]:
 def _except(refused: Sequence[RefusedFile], cwd: str) -> str:
     words = [f"--except {quote(display_path(one.path, cwd))}" for one in refused[:_NAMED]]
     return " ".join(words) + (" …" if len(refused) > _NAMED else "")
-
-
-def _require_known(plan: UndoPlan, left: Collection[str], cwd: str) -> None:
-    known = [step.path for step in plan.steps] + [one.path for one in plan.refused] + list(plan.left)
-    for path in left:
-        if path in plan.left:
-            continue
-        raise UsageError(
-            "usage",
-            f"{display_path(path, cwd)} is no file that would be taken back",
-            do=did_you_mean(display_path(path, cwd), [display_path(one, cwd) for one in known], ["leave --except out"]),
-            note="nothing was changed",
-        )
-
-
-WITHOUT_CONTENT = "what it had before is missing or damaged in the session's history"
-
-
-class UndoStep(Struct, frozen=True):
-    """One file: it has `before` now and gets `after` (None: an edit created the file, and it is removed).
-
-    `made` is the topmost directory created with it. `already`: the file needs no change. `mode` is the mode that it
-    gets, as git writes it; empty: the mode stays. `by_shell`: a shell command changed it.
-    """
-
-    path: str
-    before: str | None
-    after: str | None
-    members: tuple[str, ...]
-    made: str = ""
-    already: bool = False
-    mode: str = ""
-    by_shell: bool = False
-
-
-class RefusedFile(Struct, frozen=True):
-    """A file that an undo must not touch, and why."""
-
-    path: str
-    why: str
-
-
-class UndoPlan(Struct, frozen=True):
-    """An undo of a prompt's edits. `undo` is the one that a kill ended and that this completes.
-
-    `left` are files that stay unchanged; `refused` has the reason for each that no one asked to leave. A rewind has a
-    `scope`, and takes back the edits of all prompts up to the number `last`.
-    """
-
-    prompt: PromptEntry
-    steps: tuple[UndoStep, ...]
-    refused: tuple[RefusedFile, ...]
-    left: tuple[str, ...] = ()
-    by: tuple[str, ...] = ()
-    undo: UndoEntry | None = None
-    last: int = 0
-    scope: Scope = ""
 
 
 def plan_undo(edits: EditJournal, history: Path, by: Sequence[str] = (), left: Collection[str] = ()) -> UndoPlan | None:

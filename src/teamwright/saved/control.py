@@ -1,13 +1,8 @@
-"""Messages from the user to a member from another process, with the locks and limits of any other sender.
+"""Messages of the user to a member from another process, and stops of a member or a whole team.
 
-The result is described as in the team itself. Depends on team addresses and event logs.
-[saved/send_from_outside]
-
-Stops of a member or a whole team from another process: by a request to the lead's process, then by force.
-
-Force is used when the lead does not answer, and only on the process that holds the lease, never on a bare pid. Depends
-on team addresses and request files; the team's own process decides how members end.
-[saved/stop_from_outside]
+A message has the locks and limits of any other sender. A stop is a request to the lead's process, then force: only when
+the lead does not answer, and only on the process that holds the lease, never on a bare pid. The team's own process
+decides how members end.
 """
 
 from __future__ import annotations
@@ -49,8 +44,7 @@ from teamwright.teams.outgoing_mail import default_summary
 from teamwright.teams.shutdown import lead_stop_error
 
 EVERYONE = "*"
-
-"""States of ended members. A suspended member keeps its place and continues when the team is resumed."""
+"""The name that addresses all members of a team."""
 
 
 class Delivery(Struct, frozen=True):
@@ -288,9 +282,9 @@ async def stop_member(target: TeamAddress, name: str, *, now: bool, timeout_s: f
         )
     if answer["approve"] is not True:
         return StopResult(target.name, member.name, "objected", str(answer.get("reason", "")))
-    ended = _words(answer, "ended")
+    ended = _texts(answer, "ended")
     outcome = "ended" if ended else "not_running"
-    handed = _words(answer, "handed_back")
+    handed = _texts(answer, "handed_back")
     return StopResult(target.name, member.name, outcome, str(answer.get("reason", "")), ended, handed)
 
 
@@ -315,7 +309,7 @@ async def stop_team(target: TeamAddress, *, now: bool, timeout_s: float | None =
         answer = await _StopRequester(target, request, lead).answered(timeout_s, TAKEN_NOW_S if now else TAKEN_S)
         if answer is not None and answer["approve"] is not True:
             raise _refused(target, lead.pid, str(answer.get("reason", "")))
-        ended, handed = _words(answer or {}, "ended"), _words(answer or {}, "handed_back")
+        ended, handed = _texts(answer or {}, "ended"), _texts(answer or {}, "handed_back")
         if await lead.wait_for_end(TERMINATE_S if answer is not None else 0.0):
             return StopResult(
                 target.name, "", "ended", "", ended, handed, target.resume_command, target.remove_command, lead.pid
@@ -368,7 +362,7 @@ def _refused(target: TeamAddress, pid: int, reason: str) -> TeamRefused:
     )
 
 
-def _words(answer: dict[str, Any], key: str) -> tuple[str, ...]:
+def _texts(answer: dict[str, Any], key: str) -> tuple[str, ...]:
     value = answer.get(key)
     return tuple(str(one) for one in cast("list[object]", value)) if isinstance(value, list) else ()
 

@@ -1,18 +1,7 @@
-"""Access of a person's command to saved teams: the home in which it reads them, and the changes that it makes to them.
+"""Access of a person's command to saved teams: lookup by address, and the changes that it makes to them.
 
 A team in files and a team in a database are accessed through one port; the database has its implementation in
-`saved.database_access`. Depends on stores, leases and doorbells.
-[saved/saved_team_access]
-
-Access of a person's command to the teams of a database: it reads a private copy, and changes the rows.
-
-Imported only when a database is named. Depends on the stores of `database`.
-[saved/database_access]
-
-Lookup by an address of the command line: a team on disk, its lead's process, one of its members.
-
-Reads without locks. Depends on rosters, team files, leases and logs.
-[saved/team_address]
+`saved.database_access`. Lookup reads without locks.
 """
 
 from __future__ import annotations
@@ -22,35 +11,22 @@ import contextlib
 import os
 import shlex
 import signal
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from teamwright.database.address import DatabaseAddress
-from teamwright.database.database_stores import DatabaseStores
-from teamwright.database.exchange import LeadElsewhere
-from teamwright.database.integration_queue import DatabaseIntegrationStore
-from teamwright.database.session_connection import SessionConnection
-from teamwright.database.task_store import DatabaseTaskStore
-from teamwright.database.team_rows import DatabaseTeams, archive_entry, session_lease
-from teamwright.database.teams_copy import TeamsCopy, follow_copy, open_teams_copy
-from teamwright.database.workers import OrderState, StartOrders
 from teamwright.processes.pid_watch import ProcessInfo, WatchedProcess, kill_all
 from teamwright.processes.process_records import end_orphans
-from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
+from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD, ended_member, known_name, parse_agent_id, unknown_member
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.members import RosterMember, TeamConfig
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.protocol.time_limit import time_limit
-from teamwright.requests.request_store import RequestStore
 from teamwright.saved.orphaned_members import EndedOrphans, stop_orphan_members
-from teamwright.saved.removal import ArchivedTeam, at_work_error
 from teamwright.saved.teams import SavedTeam, all_teams, find_saved_team
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.event_log import parse_event
@@ -59,50 +35,10 @@ from teamwright.storage.json_lines import read_backward
 from teamwright.storage.paths import Home
 from teamwright.team_records.file_stores import FileStores
 from teamwright.team_records.team_state import TeamFile, is_lead_alive
-from teamwright.teams.backend import Location
 
 if TYPE_CHECKING:
     from teamwright.tasks.task_store import FollowedTaskStore
     from teamwright.worktrees.integration_store import IntegrationStore
-
-
-TERMINATE_S = 5.0
-"""Seconds for the lead's process to save and exit after SIGTERM."""
-
-KILLED_S = 5.0
-"""Seconds after SIGKILL until all its processes must have exited."""
-
-
-class LeadProcessWatch(Protocol):
-    """A watch on the process that leads a team."""
-
-    @property
-    def pid(self) -> int:
-        """Its pid on its machine."""
-        ...
-
-    @property
-    def is_alive(self) -> bool:
-        """True while it runs."""
-        ...
-
-    def on_end(self, callback: Callable[[], None]) -> Callable[[], object]:
-        """Call back once it has ended; return the function that removes the callback."""
-        ...
-
-    async def wait_for_end(self, within_s: float) -> bool:
-        """Return True when it has ended within that many seconds."""
-        ...
-
-    async def force_end(self) -> str:
-        """End the process, which does not answer. Return how: `ended`, `killed`, or `fenced` (see StopResult).
-
-        Raises TeamwrightError (`failed`) when a process would not end.
-        """
-        ...
-
-    def close(self) -> None:
-        """End the watch."""
 
 
 class SavedTeamAccess(Protocol):
@@ -149,232 +85,36 @@ class SavedTeamAccess(Protocol):
         ...
 
 
-class LocalLead:
-    """The process of a lead on this machine; see LeadProcessWatch. `session` is the directory of its session."""
-
-    def __init__(self, process: WatchedProcess, session: Path) -> None:
-        self._process = process
-        self._session = session
+class LeadProcessWatch(Protocol):
+    """A watch on the process that leads a team."""
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        """Its pid on its machine."""
+        ...
 
     @property
     def is_alive(self) -> bool:
-        return self._process.is_alive
+        """True while it runs."""
+        ...
 
     def on_end(self, callback: Callable[[], None]) -> Callable[[], object]:
-        return self._process.on_end(callback)
+        """Call back once it has ended; return the function that removes the callback."""
+        ...
 
     async def wait_for_end(self, within_s: float) -> bool:
-        return await self._process.wait_for_end(within_s)
+        """Return True when it has ended within that many seconds."""
+        ...
 
     async def force_end(self) -> str:
-        """See LeadProcessWatch: send SIGTERM, then SIGKILL to the lead and its child processes.
+        """End the process, which does not answer. Return how: `ended`, `killed`, or `fenced` (see StopResult).
 
-        The session's directory lists the processes that it started.
+        Raises TeamwrightError (`failed`) when a process would not end.
         """
-        lead = self._process
-        offspring = lead.descendants()
-        lead.signal(signal.SIGTERM)
-        lead.signal(signal.SIGCONT)  # a stopped process handles SIGTERM only after SIGCONT
-        killed = not await lead.wait_for_end(TERMINATE_S)
-        if killed:
-            offspring |= lead.descendants()
-            lead.signal(signal.SIGKILL)
-        left: set[ProcessInfo] = await kill_all(offspring, KILLED_S)
-        if (killed and not await lead.wait_for_end(KILLED_S)) or left:
-            numbers = ", ".join(str(row.pid) for row in sorted(left, key=lambda row: row.pid)) or str(lead.pid)
-            raise TeamwrightError("failed", f"some processes would not end: {numbers}", note="nothing was lost")
-        await asyncio.to_thread(end_orphans, self._session, 0.0)
-        return "killed" if killed else "ended"
+        ...
 
     def close(self) -> None:
-        self._process.close()
-
-
-class FileAccess(Struct, frozen=True):
-    """The access to the teams of a home; see SavedTeamAccess."""
-
-    home: Home
-    is_local: bool = True
-
-    async def send_mail(self, directory: str, name: str, entry: InboxEntry) -> str:
-        stores = FileStores(self.home)
-        inbox = stores.mailbox(directory, name)
-        sent = await inbox.put(entry)
-        if not stores.roster(directory).exists:
-            for left in (inbox.path, inbox.path.parent, self.home.team(directory)):
-                with contextlib.suppress(OSError):  # removes only directories that the send itself created
-                    os.rmdir(left) if left.is_dir() else os.unlink(left)
-            raise TeamRefused("team-refused", f'the team "{directory}" was deleted', note="no member will read it")
-        TeamDoorbells(self.home, directory).ring(name)
-        return sent
-
-    def tasks(self, name: str) -> FollowedTaskStore:
-        return FileStores(self.home).tasks(name)
-
-    def integration(self, directory: str) -> IntegrationStore:
-        return FileStores(self.home).integration(directory)
-
-    async def deliver_answer(self, request: PendingRequest) -> bool:
-        """See SavedTeamAccess. The process reads the same file, and the first one counts."""
-        return True
-
-    def watch_lead(self, file: TeamFile) -> LocalLead | None:
-        """See SavedTeamAccess.
-
-        The lease file has the pid, the lease is held, and the process has the file open (where that can be checked):
-        another process with the same pid does not match.
-        """
-        if not file.lead.lease:
-            return None
-        lease = Path(file.lead.lease)
-        process = WatchedProcess.open(lease_holder(lease))
-        if process is None:
-            return None
-        if lease_holder(lease) != process.pid or process.has_open(lease) is False:
-            process.close()
-            return None
-        return LocalLead(process, lease.parent)
-
-    async def stop_orphans(self, file: TeamFile, names: Collection[str]) -> EndedOrphans:
-        return await stop_orphan_members(self.home, file, names)
-
-
-CONFIRM_S = 15.0
-"""Seconds for the process of a lead to close a request that was answered."""
-
-
-class DatabaseAccess:
-    """The access to the teams of a database; see SavedTeamAccess."""
-
-    def __init__(self, copy: TeamsCopy) -> None:
-        self.copy = copy
-        self.stores = DatabaseStores(copy.database)
-
-    @property
-    def home(self) -> Home:
-        return self.copy.home
-
-    @property
-    def is_local(self) -> bool:
-        """See SavedTeamAccess. A pid of another machine names nothing here."""
-        return False
-
-    async def send_mail(self, directory: str, name: str, entry: InboxEntry) -> str:
-        return await self.stores.mailbox(directory, name).put(entry)
-
-    def tasks(self, name: str) -> DatabaseTaskStore:
-        return self.stores.tasks(name)
-
-    def integration(self, directory: str) -> DatabaseIntegrationStore:
-        return self.stores.integration(directory)
-
-    async def deliver_answer(self, request: PendingRequest) -> bool:
-        """See SavedTeamAccess. The process of the lead closes the request, with the answer that counts."""
-        store = RequestStore(request.box)
-        answer = store.get_answer(request.id)
-        try:
-            async with time_limit(CONFIRM_S):
-                return await self._wait_until_closed(store, request.id) == answer
-        except TimeoutError:
-            raise TeamwrightError(
-                "failed",
-                f"the process that asked has not confirmed the answer within {CONFIRM_S:g} s",
-                do=["teamwright requests"],
-                note="the answer is stored, and counts once that process reads it, unless another one was first",
-            ) from None
-
-    async def _wait_until_closed(self, store: RequestStore, id: str) -> Mapping[str, Any]:
-        """Send the answer, and return the one that counts once the followed copy has the request closed."""
-        while True:
-            await self.copy.send_requests()
-            if (closed := store.get_retired(id)) is not None:
-                return closed[1]
-            await self.copy.wait_for_refresh()
-
-    def watch_lead(self, file: TeamFile) -> LeadElsewhere | None:
-        return self.copy.lead(file.lead.session)
-
-    async def stop_orphans(self, file: TeamFile, names: Collection[str]) -> EndedOrphans:
-        """See SavedTeamAccess: ask the workers of these members, or fence them out where the worker is gone."""
-        lower = {name.lower() for name in names}
-        orders = StartOrders(self.copy.database)
-        ended: list[str] = []
-        for name, incarnation in file.incarnation_records.items():
-            location = Location.from_json(incarnation.place) if incarnation.place is not None else None
-            if location is None or (lower and name not in lower) or "order" not in location.facts:
-                continue
-            id = int(location.facts["order"])
-            status = await orders.read(id)
-            if status is not None and status.state is not OrderState.ENDED:
-                await orders.request_end(id)
-                ended.append(name)
-        return EndedOrphans(tuple(ended))
-
-
-class DatabaseArchive:
-    """The archive of a database; see TeamArchive."""
-
-    def __init__(self, copy: TeamsCopy) -> None:
-        self._copy = copy
-        self._database = copy.database
-
-    @asynccontextmanager
-    async def hold(self, team: SavedTeam) -> AsyncGenerator[None]:
-        """See TeamArchive. The lease of the session is held, and its former process is fenced out."""
-        connection = SessionConnection(self._database)
-        try:
-            await connection.open(session_lease(team.session), "a process that archives the team")
-        except CannotStart as problem:
-            raise problem if problem.slug != "session-busy" else at_work_error(team, 0) from None
-        try:
-            self._copy.own_sessions.add(team.session)
-            await self._copy.refresh()
-            yield
-        finally:
-            self._database.fence = None
-            await connection.close()
-
-    async def changed_at(self, team: SavedTeam) -> float:
-        return await self._database.read(
-            lambda connection: connection.fetchval(
-                "select extract(epoch from greatest("
-                "(select max(changed_at) from tasks where list = $1), "
-                "(select max(stored_at) from mail where team = $1), "
-                "(select max(beat_at) from leases where name = $2), 'epoch'))::float8",
-                *(team.directory, session_lease(team.session)),
-            )
-        )
-
-    async def add(self, team: SavedTeam) -> ArchivedTeam:
-        if team.file is not None:
-            await DatabaseAccess(self._copy).stop_orphans(team.file, ())
-        await DatabaseTeams(self._database).archive(team.directory)
-        return ArchivedTeam(Path(archive_entry(team.directory, team.file.uuid if team.file is not None else "")))
-
-
-@asynccontextmanager
-async def open_database_access(address: DatabaseAddress, word: str) -> AsyncGenerator[DatabaseAccess]:
-    """Give the access to the teams of a database, and follow them while the block runs.
-
-    `word` as for a copy. Raises CannotStart (`database`), StorageError.
-    """
-    async with open_teams_copy(address, word) as copy, follow_copy(copy):
-        yield DatabaseAccess(copy)
-
-
-@asynccontextmanager
-async def open_database_archive(address: DatabaseAddress, word: str) -> AsyncGenerator[tuple[Home, DatabaseArchive]]:
-    """Give a copy of the teams of a database, as it is now, and its archive while the block runs."""
-    async with open_teams_copy(address, word) as copy:
-        yield copy.home, DatabaseArchive(copy)
-
-
-MOST_LINES = 20_000
-"""Maximum lines of a log that are read backward for a member's state."""
+        """End the watch."""
 
 
 class TeamAddress(Struct, frozen=True):
@@ -487,3 +227,108 @@ def external_error(target: TeamAddress, what: str) -> TeamwrightError:
         do=["end it where it runs"],
         note="nothing was done",
     )
+
+
+class FileAccess(Struct, frozen=True):
+    """The access to the teams of a home; see SavedTeamAccess."""
+
+    home: Home
+    is_local: bool = True
+
+    async def send_mail(self, directory: str, name: str, entry: InboxEntry) -> str:
+        stores = FileStores(self.home)
+        inbox = stores.mailbox(directory, name)
+        sent = await inbox.put(entry)
+        if not stores.roster(directory).exists:
+            for left in (inbox.path, inbox.path.parent, self.home.team(directory)):
+                with contextlib.suppress(OSError):  # removes only directories that the send itself created
+                    os.rmdir(left) if left.is_dir() else os.unlink(left)
+            raise TeamRefused("team-refused", f'the team "{directory}" was deleted', note="no member will read it")
+        TeamDoorbells(self.home, directory).ring(name)
+        return sent
+
+    def tasks(self, name: str) -> FollowedTaskStore:
+        return FileStores(self.home).tasks(name)
+
+    def integration(self, directory: str) -> IntegrationStore:
+        return FileStores(self.home).integration(directory)
+
+    async def deliver_answer(self, request: PendingRequest) -> bool:
+        """See SavedTeamAccess. The process reads the same file, and the first one counts."""
+        return True
+
+    def watch_lead(self, file: TeamFile) -> LocalLead | None:
+        """See SavedTeamAccess.
+
+        The lease file has the pid, the lease is held, and the process has the file open (where that can be checked):
+        another process with the same pid does not match.
+        """
+        if not file.lead.lease:
+            return None
+        lease = Path(file.lead.lease)
+        process = WatchedProcess.open(lease_holder(lease))
+        if process is None:
+            return None
+        if lease_holder(lease) != process.pid or process.has_open(lease) is False:
+            process.close()
+            return None
+        return LocalLead(process, lease.parent)
+
+    async def stop_orphans(self, file: TeamFile, names: Collection[str]) -> EndedOrphans:
+        return await stop_orphan_members(self.home, file, names)
+
+
+class LocalLead:
+    """The process of a lead on this machine; see LeadProcessWatch. `session` is the directory of its session."""
+
+    def __init__(self, process: WatchedProcess, session: Path) -> None:
+        self._process = process
+        self._session = session
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive
+
+    def on_end(self, callback: Callable[[], None]) -> Callable[[], object]:
+        return self._process.on_end(callback)
+
+    async def wait_for_end(self, within_s: float) -> bool:
+        return await self._process.wait_for_end(within_s)
+
+    async def force_end(self) -> str:
+        """See LeadProcessWatch: send SIGTERM, then SIGKILL to the lead and its child processes.
+
+        The session's directory lists the processes that it started.
+        """
+        lead = self._process
+        offspring = lead.descendants()
+        lead.signal(signal.SIGTERM)
+        lead.signal(signal.SIGCONT)  # a stopped process handles SIGTERM only after SIGCONT
+        killed = not await lead.wait_for_end(TERMINATE_S)
+        if killed:
+            offspring |= lead.descendants()
+            lead.signal(signal.SIGKILL)
+        left: set[ProcessInfo] = await kill_all(offspring, KILLED_S)
+        if (killed and not await lead.wait_for_end(KILLED_S)) or left:
+            numbers = ", ".join(str(row.pid) for row in sorted(left, key=lambda row: row.pid)) or str(lead.pid)
+            raise TeamwrightError("failed", f"some processes would not end: {numbers}", note="nothing was lost")
+        await asyncio.to_thread(end_orphans, self._session, 0.0)
+        return "killed" if killed else "ended"
+
+    def close(self) -> None:
+        self._process.close()
+
+
+TERMINATE_S = 5.0
+"""Seconds for the lead's process to save and exit after SIGTERM."""
+
+KILLED_S = 5.0
+"""Seconds after SIGKILL until all its processes must have exited."""
+
+
+MOST_LINES = 20_000
+"""Maximum lines of a log that are read backward for a member's state."""

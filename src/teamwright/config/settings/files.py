@@ -1,23 +1,7 @@
-"""Settings files: JSON read and checked against one table of keys, each value with its file.
+"""Settings files: JSON read and checked against the table of keys, with positions for errors, and the files to write.
 
-Reads and validates only; `settings_merge` decides which layer may set a key and which value is used. An unknown key is
-a warning, a wrong type an error with file and line.
-[config/settings/settings_files]
-
-Positions in a JSON text: the line of every key and list item, and duplicate keys.
-
-Computed on demand, only for texts that `json.loads` accepts, so that sessions do not pay for it.
-[config/settings/json_positions]
-
-Our own settings files as targets of writing: their paths, protection against links, and whole-file writes.
-
-The checkout's own file is excluded from git through `.git/info/exclude`.
-[config/settings/writable_files]
-
-One value of the person's own settings file, for commands that open no session and read no other layer.
-
-Depends on the home alone. The reader of settings reports a file that is damaged.
-[config/settings/user_setting]
+An unknown key is a warning, a wrong type an error with file and line. `merge` decides which file may set a key and
+which value is used. Positions are computed on demand, so that sessions do not pay for them.
 """
 
 from __future__ import annotations
@@ -286,13 +270,95 @@ def is_user_only_variable(name: str) -> bool:
     return is_secret_name(name) or _ENDPOINT.search(name) is not None or moves_git(name)
 
 
+class SettingsFiles(Struct, frozen=True):
+    """The settings directories: the user's under this home, a repository's under `root`."""
+
+    home: Home
+    root: Path
+
+    def file_of(self, destination: str) -> tuple[Path, SettingsOrigin]:
+        """Return the file of a permanent destination, and its origin."""
+        ours = self.root / ".teamwright"
+        if destination == "userSettings":
+            return self.home.settings, SettingsOrigin.USER
+        if destination == "projectSettings":
+            return ours / "settings.json", SettingsOrigin.SHARED
+        return ours / "settings.local.json", SettingsOrigin.LOCAL
+
+
+def write_settings(root: Path, path: Path, origin: SettingsOrigin, content: Mapping[str, Any]) -> None:
+    """Write a file whole, as JSON with two spaces. Raises StorageError; the file is unchanged then."""
+    mode = _mode_of(path)
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    write_atomic(path, text.encode("utf-8", "surrogatepass"))
+    if origin is SettingsOrigin.SHARED:
+        with suppress(OSError):
+            os.chmod(path, mode)  # everyone who works on the repository shares the file
+    if origin is SettingsOrigin.LOCAL:
+        exclude_from_git(root, path)
+
+
+def exclude_from_git(root: Path, path: Path) -> None:
+    """Exclude the file from git, without a change to any tracked file. Raises StorageError."""
+    found = discover(root)
+    repository = found.repository
+    if repository is None or found.doubts or not path.is_relative_to(repository.tree):
+        return
+    line = os.fsencode(f"/{path.relative_to(repository.tree)}")
+    listed = repository.common / "info" / "exclude"
+    try:
+        before = read_plain(listed) if os.path.lexists(listed) else b""
+        if line in before.split(b"\n"):
+            return
+        listed.parent.mkdir(exist_ok=True)
+        with listed.open("ab") as file:
+            file.write((b"" if before.endswith(b"\n") or not before else b"\n") + line + b"\n")
+    except OSError as problem:
+        raise storage_error(problem, listed) from problem
+
+
+def require_inside(root: Path, path: Path) -> None:
+    """Raise TeamRefused when a link of the repository would redirect the write to another directory."""
+    place = path.parent
+    if os.path.realpath(place) != os.path.join(os.path.realpath(root), place.name) or path.is_symlink():
+        what = f"{place} leads out of the repository"
+        raise TeamRefused(
+            "team-refused", what, looked_at=[("really", os.path.realpath(path))], note="nothing was saved"
+        )
+
+
+def _mode_of(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_mode & 0o777
+    return 0o644
+
+
+def user_setting(home: Home, key: str) -> object:
+    """Return the value of a key with dots between its parts; None when the file does not have it."""
+    *groups, name = key.split(".")
+    try:
+        content = home.settings.read_bytes()
+        if f'"{name}"'.encode() not in content:
+            return None
+        value: Any = json.loads(content)
+        for part in (*groups, name):
+            value = cast("dict[str, Any]", value).get(part)
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
+    return value
+
+
 At: TypeAlias = tuple[str | int, ...]
 """The path to a value from the top: keys of objects and indexes of lists."""
+
 
 DEEPEST = 12
 """Levels that are searched; a deeper value has the position of its twelfth level."""
 
+
 _BLANK = re.compile(r"[ \t\n\r]*")
+
+
 _DECODER = json.JSONDecoder()
 
 
@@ -381,81 +447,3 @@ class _Walk:
 
     def _line(self, at: int) -> int:
         return bisect_right(self._ends, at - 1) + 1
-
-
-class SettingsFiles(Struct, frozen=True):
-    """The settings directories: the user's under this home, a repository's under `root`."""
-
-    home: Home
-    root: Path
-
-    def file_of(self, destination: str) -> tuple[Path, SettingsOrigin]:
-        """Return the file of a permanent destination, and its origin."""
-        ours = self.root / ".teamwright"
-        if destination == "userSettings":
-            return self.home.settings, SettingsOrigin.USER
-        if destination == "projectSettings":
-            return ours / "settings.json", SettingsOrigin.SHARED
-        return ours / "settings.local.json", SettingsOrigin.LOCAL
-
-
-def write_settings(root: Path, path: Path, origin: SettingsOrigin, content: Mapping[str, Any]) -> None:
-    """Write a file whole, as JSON with two spaces. Raises StorageError; the file is unchanged then."""
-    mode = _mode_of(path)
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    write_atomic(path, text.encode("utf-8", "surrogatepass"))
-    if origin is SettingsOrigin.SHARED:
-        with suppress(OSError):
-            os.chmod(path, mode)  # everyone who works on the repository shares the file
-    if origin is SettingsOrigin.LOCAL:
-        exclude_from_git(root, path)
-
-
-def exclude_from_git(root: Path, path: Path) -> None:
-    """Exclude the file from git, without a change to any tracked file. Raises StorageError."""
-    found = discover(root)
-    repository = found.repository
-    if repository is None or found.doubts or not path.is_relative_to(repository.tree):
-        return
-    line = os.fsencode(f"/{path.relative_to(repository.tree)}")
-    listed = repository.common / "info" / "exclude"
-    try:
-        before = read_plain(listed) if os.path.lexists(listed) else b""
-        if line in before.split(b"\n"):
-            return
-        listed.parent.mkdir(exist_ok=True)
-        with listed.open("ab") as file:
-            file.write((b"" if before.endswith(b"\n") or not before else b"\n") + line + b"\n")
-    except OSError as problem:
-        raise storage_error(problem, listed) from problem
-
-
-def require_inside(root: Path, path: Path) -> None:
-    """Raise TeamRefused when a link of the repository would redirect the write to another directory."""
-    place = path.parent
-    if os.path.realpath(place) != os.path.join(os.path.realpath(root), place.name) or path.is_symlink():
-        what = f"{place} leads out of the repository"
-        raise TeamRefused(
-            "team-refused", what, looked_at=[("really", os.path.realpath(path))], note="nothing was saved"
-        )
-
-
-def _mode_of(path: Path) -> int:
-    with suppress(OSError):
-        return path.stat().st_mode & 0o777
-    return 0o644
-
-
-def user_setting(home: Home, key: str) -> object:
-    """Return the value of a key with dots between its parts; None when the file does not have it."""
-    *groups, name = key.split(".")
-    try:
-        content = home.settings.read_bytes()
-        if f'"{name}"'.encode() not in content:
-            return None
-        value: Any = json.loads(content)
-        for part in (*groups, name):
-            value = cast("dict[str, Any]", value).get(part)
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return None
-    return value

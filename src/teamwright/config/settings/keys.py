@@ -1,12 +1,6 @@
-"""The table of settings: what each is called in a file, what it must be, and a sentence.
+"""The table of settings: the name of each in a file, its type, its meaning, and the field of `Settings` that it sets.
 
-Documentation, the JSON Schema and all readers and writers of a file use this table. Knows no file and no layer.
-[config/settings/setting_keys]
-
-Which field of a run's settings a key decides, one table for reading a value and for telling a default.
-
-Knows no room: the defaults are those of the object that is filled.
-[config/settings/setting_fields]
+The documentation, the JSON Schema and all readers and writers of settings files use this table.
 """
 
 from __future__ import annotations
@@ -38,12 +32,12 @@ class SettingKey(Struct, frozen=True):
         return join_words(self.words) if self.words else EXPECTED[self.kind]
 
     def fits(self, value: Any) -> bool:
-        """Whether a value is one of it."""
+        """Return True when the setting may have this value."""
         return value in self.words if self.words else fits(self.kind, value)
 
 
 def join_words(words: Sequence[str]) -> str:
-    """`a`, `a or b`, `a, b or c`."""
+    """Return the words as a list for people: `a`, `a or b`, `a, b or c`."""
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
@@ -368,7 +362,7 @@ TOPS = frozenset(name[:at] for name in KEYS for at, char in enumerate(name) if c
 
 
 def fits(kind: str, value: Any) -> bool:
-    """Whether a value is of that kind."""
+    """Return True when a value is of that kind."""
     match kind:
         case "bool" | "bool or always":
             return isinstance(value, bool) or (kind != "bool" and value == "always")
@@ -495,19 +489,19 @@ FIELDS: Mapping[str, str] = {
     "database_durable_mail": "database_durable_mail",
     "stalled_after_s": "stalled_after_s",
 }
-"""The field of `Settings` that a key decides; behind a dot, the field of that room's own settings."""
+"""The field of `Settings` that a key sets; after a dot, a field of that section."""
 
-Room = TypeVar("Room")
+Section = TypeVar("Section")
 
 
-def fill_settings(usual: Room, room: str, values: Mapping[str, Any]) -> Room:
-    """The settings of a room: `usual`, with what these values say of its fields."""
-    there = {key: path.partition(".") for key, path in FIELDS.items() if key in values}
-    changes = {field: values[key] for key, (where, _, field) in there.items() if where == room and field}
-    settings: Room = replace(cast("Any", usual), **changes)
-    return settings
+def fill_settings(usual: Section, name: str, values: Mapping[str, Any]) -> Section:
+    """Return the section `name` of `Settings`: `usual`, with the fields that these values set."""
+    paths = {key: path.partition(".") for key, path in FIELDS.items() if key in values}
+    changes = {field: values[key] for key, (section, _, field) in paths.items() if section == name and field}
+    filled: Section = replace(cast("Any", usual), **changes)
+    return filled
 
 
 def plain_fields(usual: object, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that belong to no room, each as it is said, else as `usual` has it."""
+    """Return the fields that belong to no section, each with its value, else as `usual` has it."""
     return {path: values.get(key, getattr(usual, path)) for key, path in FIELDS.items() if "." not in path}

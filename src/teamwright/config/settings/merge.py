@@ -1,12 +1,8 @@
-"""The merge of settings layers: which file may set which key, and which value is used. Flags come first.
+"""The merge of settings layers: which file may set which key, which value is used, and the permission policy of a run.
 
-The layers are defaults, the user's files, the repository's files, and the file of a flag. A repository can always
-restrict; any other entry of it needs a person's trust in exactly this entry, and some are never used. The environment
-is not read.
-[config/settings_merge]
-
-The permission policy of a run, built from settings: its scope and its private paths.
-[config/permission_policy]
+The layers are defaults, the user's files, the repository's files, and the file of a flag; flags come first. A
+repository can always restrict; any other entry of it needs a person's trust in exactly this entry, and some are never
+used. The environment is not read.
 """
 
 from __future__ import annotations
@@ -47,13 +43,56 @@ from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.sandbox.temporary_files import TemporaryFiles
 from teamwright.storage.paths import Home
 
-OWN_ONLY = "is taken from your own settings only"
-_NOT_OURS = f"{OWN_ONLY}, and this is a file of the other product"
 
-_HOOK_LIMITS = frozenset({"allowedHttpHookUrls", "httpHookAllowedEnvVars"})
-_ADDS_ONLY = "only adds to a list of your own settings, and there is none"
+def load_settings(home: Home, cwd: Path, flags: SettingFlags, trust: TrustState) -> Settings:
+    """Return all layers merged for a run in this directory.
 
-_VERDICTS = {"permissions.allow": Verdict.ALLOW, "permissions.ask": Verdict.ASK, "permissions.deny": Verdict.DENY}
+    Raises CannotStart (`bad-settings`) for a file that cannot be read or holds a wrong type, UsageError for a flag. A
+    file of a repository that is not trusted is never an error, only a warning.
+    """
+    compat = reads_other_product(home, flags)
+    merge = SettingsMerge(trust)
+    merge.files(home, flags, compat)
+    merge.flags(flags, cwd)
+    return merge.settings(compat)
+
+
+def make_policy(
+    settings: Settings,
+    home: Home,
+    cwd: Path,
+    trust: TrustState,
+    own: tuple[Path, ...] = (),
+    temporary: TemporaryFiles | None = None,
+    *,
+    further: FurtherPrograms = NOTHING_FURTHER,
+) -> Policy:
+    """Return the policy of a run in this directory. `own` are directories of the state root that its agents may read.
+
+    `temporary` are the session's temporary files, `further` what agent types and plugins run.
+    """
+    trusted = [entry.runs for entry in trust.entries if trust.allows(entry)]
+    run = merge_run_files([*trusted, files_run_by(settings, trust.root, further)])
+    scope = PermissionScope(
+        directories=tuple(dict.fromkeys((Path(os.path.realpath(cwd)), *settings.directories))),
+        private=private_paths(home),
+        own=tuple(Path(os.path.realpath(path)) for path in own),
+        trusted_git=trust.trusted_git,
+        base=trust.root,
+        settings=home.settings,
+        hook_files=frozenset(map(str, run.files | run.settings | run.links)),
+        hook_trees=frozenset(map(str, run.trees)),
+        temporary=temporary,
+    )
+    return Policy(settings.mode, settings.rules, scope, is_delegating=settings.delegates)
+
+
+def private_paths(home: Home) -> tuple[Path, ...]:
+    """Return the paths that file tools may not touch by default: the state root, and the other product's login."""
+    login = Path(os.path.expanduser("~/.claude/.credentials.json"))
+    shared = [home.shared / name for name in ("teams", "tasks", "projects", ".credentials.json")]
+    found = [home.own, *(shared if home.is_foreign else ()), login]
+    return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in found))
 
 
 def lead_mode(text: str, source: str = "--permission-mode") -> Mode:
@@ -70,6 +109,14 @@ def lead_mode(text: str, source: str = "--permission-mode") -> Mode:
     return mode
 
 
+def settings_places(home: Home, root: Path, compat: bool) -> list[tuple[Path, SettingsOrigin]]:
+    """Return the possible settings files of this repository, the farthest first."""
+    theirs = Path(os.path.expanduser("~/.claude/settings.json"))
+    users = [*([(theirs, SettingsOrigin.COMPAT_USER)] if compat else []), (home.settings, SettingsOrigin.USER)]
+    known = {os.path.realpath(path) for path, _ in users}
+    return users + [place for place in repository_layers(root, compat) if os.path.realpath(place[0]) not in known]
+
+
 def reads_other_product(home: Home, flags: SettingFlags) -> bool:
     """Return the setting `compat.claude`, which must be known before any file of the other product is read."""
     found = True
@@ -82,27 +129,6 @@ def reads_other_product(home: Home, flags: SettingFlags) -> bool:
 def reads_source(flags: SettingFlags, origin: SettingsOrigin) -> bool:
     """Return True when files of this origin are read, by `--setting-sources`."""
     return flags.setting_sources is None or not origin.source or origin.source in flags.setting_sources
-
-
-def load_settings(home: Home, cwd: Path, flags: SettingFlags, trust: TrustState) -> Settings:
-    """Return all layers merged for a run in this directory.
-
-    Raises CannotStart (`bad-settings`) for a file that cannot be read or holds a wrong type, UsageError for a flag. A
-    file of a repository that is not trusted is never an error, only a warning.
-    """
-    compat = reads_other_product(home, flags)
-    merge = SettingsMerge(trust)
-    merge.files(home, flags, compat)
-    merge.flags(flags, cwd)
-    return merge.settings(compat)
-
-
-def settings_places(home: Home, root: Path, compat: bool) -> list[tuple[Path, SettingsOrigin]]:
-    """Return the possible settings files of this repository, the farthest first."""
-    theirs = Path(os.path.expanduser("~/.claude/settings.json"))
-    users = [*([(theirs, SettingsOrigin.COMPAT_USER)] if compat else []), (home.settings, SettingsOrigin.USER)]
-    known = {os.path.realpath(path) for path, _ in users}
-    return users + [place for place in repository_layers(root, compat) if os.path.realpath(place[0]) not in known]
 
 
 def _flag_layer(flags: SettingFlags) -> SettingsLayer | None:
@@ -118,6 +144,15 @@ def _flag_layer(flags: SettingFlags) -> SettingsLayer | None:
             note="nothing was started",
         )
     return layer
+
+
+OWN_ONLY = "is taken from your own settings only"
+_NOT_OURS = f"{OWN_ONLY}, and this is a file of the other product"
+
+_HOOK_LIMITS = frozenset({"allowedHttpHookUrls", "httpHookAllowedEnvVars"})
+_ADDS_ONLY = "only adds to a list of your own settings, and there is none"
+
+_VERDICTS = {"permissions.allow": Verdict.ALLOW, "permissions.ask": Verdict.ASK, "permissions.deny": Verdict.DENY}
 
 
 def why_user_only(layer: SettingsLayer) -> str:
@@ -364,41 +399,3 @@ class SettingsMerge:
             files=self.read_files,
             **sections,
         )
-
-
-def private_paths(home: Home) -> tuple[Path, ...]:
-    """Return the paths that file tools may not touch by default: the state root, and the other product's login."""
-    login = Path(os.path.expanduser("~/.claude/.credentials.json"))
-    shared = [home.shared / name for name in ("teams", "tasks", "projects", ".credentials.json")]
-    found = [home.own, *(shared if home.is_foreign else ()), login]
-    return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in found))
-
-
-def make_policy(
-    settings: Settings,
-    home: Home,
-    cwd: Path,
-    trust: TrustState,
-    own: tuple[Path, ...] = (),
-    temporary: TemporaryFiles | None = None,
-    *,
-    further: FurtherPrograms = NOTHING_FURTHER,
-) -> Policy:
-    """Return the policy of a run in this directory. `own` are directories of the state root that its agents may read.
-
-    `temporary` are the session's temporary files, `further` what agent types and plugins run.
-    """
-    trusted = [entry.runs for entry in trust.entries if trust.allows(entry)]
-    run = merge_run_files([*trusted, files_run_by(settings, trust.root, further)])
-    scope = PermissionScope(
-        directories=tuple(dict.fromkeys((Path(os.path.realpath(cwd)), *settings.directories))),
-        private=private_paths(home),
-        own=tuple(Path(os.path.realpath(path)) for path in own),
-        trusted_git=trust.trusted_git,
-        base=trust.root,
-        settings=home.settings,
-        hook_files=frozenset(map(str, run.files | run.settings | run.links)),
-        hook_trees=frozenset(map(str, run.trees)),
-        temporary=temporary,
-    )
-    return Policy(settings.mode, settings.rules, scope, is_delegating=settings.delegates)

@@ -1,13 +1,7 @@
-"""The merged settings of a run, and the values of its flags.
+"""The merged settings of a run, the values of its flags, and the sections of both that single values fill.
 
-Settings of task checks, notifications and web search are defined here. The command and the webhook of notifications
-are empty unless a person sets them.
-[config/settings/settings]
-
-The settings of each package, built from single values with the package's defaults.
-
-Follows the table of fields; a package that validates its values is called. Precedence was decided before.
-[config/settings/settings_sections]
+Each section has the defaults of the package that uses it; a package that validates its values is called. `merge`
+decides precedence before.
 """
 
 from __future__ import annotations
@@ -61,9 +55,6 @@ class WebSearchSettings(Struct, frozen=True):
     tool: str = ""
 
 
-WEBHOOK = "notify.webhook"
-
-
 class NotifySettings(Struct, frozen=True):
     """The ways to notify. `command` is a shell line, `webhook` a URL; empty for none.
 
@@ -74,20 +65,6 @@ class NotifySettings(Struct, frozen=True):
     command: str = ""
     webhook: str = ""
     format: str = "auto"
-
-
-def parse_notify_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> NotifySettings:
-    """Return the settings. Raises CannotStart (`bad-settings`) for a webhook that is no http or https URL."""
-    settings = fill_settings(NotifySettings(), "notify", values)
-    if settings.webhook:
-        try:
-            parts = urlsplit(settings.webhook)
-            is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
-        except ValueError:
-            is_url = False
-        if not is_url:
-            raise bad_settings(Path(origins.get(WEBHOOK, "")), "must be a URL that begins with https://", WEBHOOK)
-    return settings
 
 
 class CheckSettings(Struct, frozen=True):
@@ -211,6 +188,79 @@ class Settings(Struct, frozen=True):
     files: int = 0
 
 
+_FOR_MODELS = frozenset(
+    {
+        "model",
+        "effort",
+        "thinking",
+        "context_tokens",
+        "max_output_tokens",
+        "retries",
+        "cache_warmup_s",
+        "cache_hour",
+        "stall_s",
+        "providers",
+        "models",
+        "prices",
+    }
+)
+
+
+RUN_CAPS = ("usd", "tokens", "turns", "minutes")
+"""Caps of a headless run that have defaults."""
+
+
+def make_sections(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of `Settings` that single values set; `origins` names the file of each.
+
+    Raises CannotStart (`bad-settings`) with file and key for a value that its package refuses.
+    """
+    usual = Settings()
+    check = fill_settings(usual.check, "check", values)
+    trees = fill_settings(usual.worktrees, "worktrees", values)
+    return {
+        **plain_fields(usual, values),
+        **{name: fill_settings(getattr(usual, name), name, values) for name in _PLAIN_SECTIONS},
+        "models": {name: value for name, value in values.items() if name in _FOR_MODELS},
+        "run_defaults": Budget.from_json({name: values.get(f"budget.run.{name}") for name in RUN_CAPS}),
+        "each": Budget.from_json({name: values.get(f"budget.agent.{name}") for name in CAPS}),
+        "sandbox": _sandbox(fill_settings(usual.sandbox, "sandbox", values)),
+        "places": parse_backend_settings(values, origins),
+        "commands": commands_settings(values, origins),
+        "notify": parse_notify_settings(values, origins),
+        "check": replace(check, command=check.command.strip()),
+        "worktrees": replace(trees, setup=trees.setup.strip(), check=trees.check.strip()),
+    }
+
+
+def _sandbox(settings: SandboxSettings) -> SandboxSettings:
+    """Return the settings with enum members and tuples in place of the JSON values."""
+    return replace(
+        settings,
+        mode=SandboxMode(settings.mode),
+        network=NetworkAccess(settings.network),
+        read=tuple(settings.read),
+        write=tuple(settings.write),
+    )
+
+
+WEBHOOK = "notify.webhook"
+
+
+def parse_notify_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> NotifySettings:
+    """Return the settings. Raises CannotStart (`bad-settings`) for a webhook that is no http or https URL."""
+    settings = fill_settings(NotifySettings(), "notify", values)
+    if settings.webhook:
+        try:
+            parts = urlsplit(settings.webhook)
+            is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        except ValueError:
+            is_url = False
+        if not is_url:
+            raise bad_settings(Path(origins.get(WEBHOOK, "")), "must be a URL that begins with https://", WEBHOOK)
+    return settings
+
+
 BACKEND, ADAPTERS = "members.backend", "members.adapters"
 BACKENDS = (AUTO, IN_PROCESS, TMUX, DETACHED, REMOTE_BACKEND)
 """Backends that need no terminal adapter."""
@@ -252,59 +302,5 @@ def _no_such(origin: str, key: str, what: str, name: str, known: list[str]) -> T
     )
 
 
-_FOR_MODELS = frozenset(
-    {
-        "model",
-        "effort",
-        "thinking",
-        "context_tokens",
-        "max_output_tokens",
-        "retries",
-        "cache_warmup_s",
-        "cache_hour",
-        "stall_s",
-        "providers",
-        "models",
-        "prices",
-    }
-)
-
-RUN_CAPS = ("usd", "tokens", "turns", "minutes")
-"""Caps of a headless run that have defaults."""
-
-_PLAIN = ("limits", "team", "bash", "agents", "compact", "web_search")
-"""Packages that take their values unchanged."""
-
-
-def make_sections(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of `Settings` that single values set; `origins` names the file of each.
-
-    Raises CannotStart (`bad-settings`) with file and key for a value that its package refuses.
-    """
-    usual = Settings()
-    check = fill_settings(usual.check, "check", values)
-    trees = fill_settings(usual.worktrees, "worktrees", values)
-    return {
-        **plain_fields(usual, values),
-        **{room: fill_settings(getattr(usual, room), room, values) for room in _PLAIN},
-        "models": {name: value for name, value in values.items() if name in _FOR_MODELS},
-        "run_defaults": Budget.from_json({name: values.get(f"budget.run.{name}") for name in RUN_CAPS}),
-        "each": Budget.from_json({name: values.get(f"budget.agent.{name}") for name in CAPS}),
-        "sandbox": _sandbox(fill_settings(usual.sandbox, "sandbox", values)),
-        "places": parse_backend_settings(values, origins),
-        "commands": commands_settings(values, origins),
-        "notify": parse_notify_settings(values, origins),
-        "check": replace(check, command=check.command.strip()),
-        "worktrees": replace(trees, setup=trees.setup.strip(), check=trees.check.strip()),
-    }
-
-
-def _sandbox(settings: SandboxSettings) -> SandboxSettings:
-    """Return the settings with the words of files as values."""
-    return replace(
-        settings,
-        mode=SandboxMode(settings.mode),
-        network=NetworkAccess(settings.network),
-        read=tuple(settings.read),
-        write=tuple(settings.write),
-    )
+_PLAIN_SECTIONS = ("limits", "team", "bash", "agents", "compact", "web_search")
+"""Sections that take their values unchanged."""

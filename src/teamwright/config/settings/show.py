@@ -1,18 +1,7 @@
-"""Settings as shown to a person: each value with its file, secrets masked.
+"""Settings as shown to a person: each value with its file and state, secrets masked; and their schema and defaults.
 
-Reads the same files as a run, with the stored trust. Changes nothing.
-[config/settings_view]
-
-All settings files of a run as shown to a person: every part with its state, broken parts included.
-
-Uses the merge of a session; a problem that stops a session is recorded here instead. Changes nothing.
-[config/settings_files_overview]
-
-The JSON Schema of a settings file, and the default of each key.
-
-The schema is built from the table of keys with the sentence of each key. It accepts the entries of our own files, and
-nothing that causes a warning. A default is read from the settings class of the package that owns the key.
-[config/settings_schema]
+Uses the merge of a session with the stored trust; a problem that stops a session is recorded here instead. The JSON
+Schema is built from the table of keys: it accepts the entries of our own files, and nothing that causes a warning.
 """
 
 from __future__ import annotations
@@ -147,13 +136,13 @@ def masked(key: str, name: str, value: Any) -> Any:
         return _IN_URL.sub(lambda found: f"{found[1] or found[2]}…" + ("@" if found[1] else ""), value)
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        return [_after(before, one) for before, one in zip(["", *items], items, strict=False)]
+        return [_masked_item(before, one) for before, one in zip(["", *items], items, strict=False)]
     if isinstance(value, dict):
-        return {str(at): _inner(str(at), one) for at, one in cast("Mapping[Any, Any]", value).items()}
+        return {str(at): _masked_field(str(at), one) for at, one in cast("Mapping[Any, Any]", value).items()}
     return value
 
 
-def _after(before: Any, value: Any) -> Any:
+def _masked_item(before: Any, value: Any) -> Any:
     """Return a list item, masked after `--api-key`, and in `--api-key=VALUE`."""
     if not isinstance(value, str):
         return masked("", "", value)
@@ -168,13 +157,13 @@ def _plain(flag: str) -> str:
     return flag.lstrip("-").replace("-", "_")
 
 
-def _inner(name: str, value: Any) -> Any:
+def _masked_field(name: str, value: Any) -> Any:
     if name in _HIDING and isinstance(value, dict):
-        return {at: _hidden(one) for at, one in cast("Mapping[Any, Any]", value).items()}
+        return {at: _mask_unless_variable(one) for at, one in cast("Mapping[Any, Any]", value).items()}
     return mask(value) if isinstance(value, str) and is_secret_name(name) else masked("", name, value)
 
 
-def _hidden(value: Any) -> Any:
+def _mask_unless_variable(value: Any) -> Any:
     """Mask a value, unless it consists only of names of variables."""
     return value if not isinstance(value, str) or not _VARIABLE.sub("", value) else mask(value)
 
@@ -264,7 +253,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     "env": {"type": "object", "additionalProperties": {"type": "string"}},
     "map": {"type": "object"},
 }
-_MORE: Mapping[str, Mapping[str, Any]] = {"hooks": {"propertyNames": {"enum": list(EVENTS)}}}
+_FURTHER_RULES: Mapping[str, Mapping[str, Any]] = {"hooks": {"propertyNames": {"enum": list(EVENTS)}}}
 
 
 def json_schema() -> dict[str, Any]:
@@ -301,7 +290,7 @@ def _described(name: str, key: SettingKey) -> dict[str, Any]:
     what = {"enum": list(key.words)} if key.words else _KINDS[key.kind]
     default = default_of(name)
     fields = {} if default is None else {"default": default}
-    return {"description": f"{key.meaning}{own}", **what, **_MORE.get(name, {}), **fields}
+    return {"description": f"{key.meaning}{own}", **what, **_FURTHER_RULES.get(name, {}), **fields}
 
 
 FIELDS: Mapping[str, str] = {**ASSEMBLED, "permissions.defaultMode": "mode", "compat.claude": "compat"}

@@ -107,7 +107,7 @@ async def open_access(where: RunLocation, word: str | None) -> AsyncGenerator[Sa
 
         yield FileAccess(await asyncio.to_thread(open_files_home, where, word))
         return
-    from teamwright.saved.team_access import open_database_access
+    from teamwright.saved.database_access import open_database_access
 
     async with open_database_access(address, word or "") as access:
         yield access

@@ -192,7 +192,7 @@ def rm(
 async def _remove(place: RunLocation, name: str, *, force: bool) -> RemovedTeam:
     if (address := named_database(place)) is None:
         return await remove_team(await asyncio.to_thread(open_home, place, name), name, force=force)
-    from teamwright.saved.team_access import open_database_archive
+    from teamwright.saved.database_access import open_database_archive
 
     require_person(resolve_home(place.home), "removes teams", f"teams rm {name}"[:100])
     async with open_database_archive(address, name) as (home, archive):
@@ -212,7 +212,7 @@ def _unfinished_text(removed: RemovedTeam) -> str:
 async def _remove_finished(place: RunLocation, before: float) -> list[RemovedTeam]:
     if (address := named_database(place)) is None:
         return await remove_finished(await asyncio.to_thread(open_home, place), before)
-    from teamwright.saved.team_access import open_database_archive
+    from teamwright.saved.database_access import open_database_archive
 
     require_person(resolve_home(place.home), "removes teams", "teams rm --finished")
     async with open_database_archive(address, "") as (home, archive):

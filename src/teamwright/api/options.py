@@ -358,24 +358,15 @@ def _is_list(value: object) -> bool:
     return isinstance(value, Iterable) and not is_one
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+def _is_a(*kinds: type) -> Callable[[object], bool]:
+    """Return the test for instances of these classes."""
+    return lambda value: isinstance(value, kinds)
 
 
-def _is_path(value: object) -> bool:
-    return isinstance(value, str | os.PathLike)
-
-
-def _is_function(value: object) -> bool:
-    return callable(value)
-
-
-def _is_budget(value: object) -> bool:
-    return isinstance(value, Budget)
-
-
-def _is_hook(value: object) -> bool:
-    return isinstance(value, Hook)
+_is_text = _is_a(str)
+_is_path = _is_a(str, os.PathLike)
+_is_bool = _is_a(bool)
+_is_mapping = _is_a(Mapping)
 
 
 def _is_isolation(value: object) -> bool:
@@ -384,18 +375,6 @@ def _is_isolation(value: object) -> bool:
 
 def _is_on_exit(value: object) -> bool:
     return isinstance(value, str) and value in {"end", "suspend"}
-
-
-def _is_name_or_bool(value: object) -> bool:
-    return isinstance(value, bool | str)
-
-
-def _is_bool(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
 
 
 def _holds_texts(value: object) -> bool:
@@ -421,23 +400,23 @@ _OR_NONE = frozenset(
 """Options for which None means the same as leaving the option out."""
 
 _OPTION_TYPES = {
-    "budget": OptionType("a Budget, such as Budget(usd=2.0)", _is_budget),
+    "budget": OptionType("a Budget, such as Budget(usd=2.0)", _is_a(Budget)),
     "tools": OptionType("a list of functions", _is_list),
     "allowed_tools": OptionType('a list of rules, such as ["Bash(git log:*)"]', _is_list, _is_text),
     "disallowed_tools": OptionType('a list of rules, such as ["Bash(git push:*)"]', _is_list, _is_text),
     "fallback_models": OptionType("a list of names of models", _is_list, _is_text),
     "add_dirs": OptionType("a list of directories", _is_list, _is_path),
     "plugin_dirs": OptionType("a list of directories", _is_list, _is_path),
-    "hooks": OptionType('a list of Hook, such as [Hook("PreToolUse", guard)]', _is_list, _is_hook),
+    "hooks": OptionType('a list of Hook, such as [Hook("PreToolUse", guard)]', _is_list, _is_a(Hook)),
     "cwd": OptionType("a directory", _is_path),
     "home": OptionType("a directory", _is_path),
     "settings_file": OptionType("a file", _is_path),
     "settings": OptionType('settings by key, such as {"ask_timeout_s": 3600}', _is_json),
-    "on_request": OptionType("a function", _is_function),
+    "on_request": OptionType("a function", callable),
     "agents": OptionType("definitions by name, each a mapping of fields", _holds_mappings),
     "mcp_servers": OptionType("servers by name, each a mapping of fields", _holds_mappings),
     "env": OptionType("a mapping of names to texts", _holds_texts),
-    "worktree": OptionType("True, False or a name", _is_name_or_bool),
+    "worktree": OptionType("True, False or a name", _is_a(bool, str)),
     "trust": OptionType("True or False", _is_bool),
     "replace": OptionType("True or False", _is_bool),
     "on_exit": OptionType("end or suspend", _is_on_exit),

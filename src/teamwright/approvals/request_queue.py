@@ -127,7 +127,9 @@ class RequestQueue(Struct):
         waiting = self._open_request(question, target=LEAD if lead is not None else "user")
         try:
             async with time_limit(self.timeout_s):
-                await self._notify_lead(waiting)
+                if self.lead is not None:
+                    suggestions = _encode_suggestions(question)
+                    await self._without_errors(self.lead.notify(waiting.id, question, suggestions))
                 reply = await waiting.answered
         except TimeoutError:
             late = RequestAnswer(verdict="deny", text=f"no answer within {self.timeout_s:g} s", by="deadline")
@@ -161,14 +163,9 @@ class RequestQueue(Struct):
             text = f"{id} can be answered here only: {problem.what}"
             self.emit(Notice(member=question.member, text=text, level="warning"))
         self._open[id] = waiting
-        self._announce(waiting, suggestions)
-        return waiting
-
-    def _announce(self, waiting: _PendingRequest, suggestions: tuple[Mapping[str, Any], ...]) -> None:
-        question = waiting.question
         event = RequestOpened(
             member=question.member,
-            request=waiting.id,
+            request=id,
             kind=question.kind,
             tool=question.tool,
             what=question.what,
@@ -189,12 +186,7 @@ class RequestQueue(Struct):
             task = asyncio.ensure_future(self._call(self.on_request, event))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
-
-    async def _notify_lead(self, waiting: _PendingRequest) -> None:
-        if self.lead is not None:
-            await self._without_errors(
-                self.lead.notify(waiting.id, waiting.question, _encode_suggestions(waiting.question))
-            )
+        return waiting
 
     async def _without_errors(self, telling: Awaitable[None]) -> None:
         """Notify an agent without raising: the request is answered although the notification failed."""

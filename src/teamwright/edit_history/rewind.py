@@ -316,11 +316,7 @@ def append_rewind(transcript: Path, offset: int, note_id: str, note: Sequence[Bl
     if note_id in now.queued:
         return
     boundary = _rewound(transcript, now, read_history(transcript, offset), {**now.queued, note_id: list(note)})
-    journal = Journal.open(transcript)
-    try:
-        journal.append(boundary.encode_line({"trigger": REWIND, "before": 0}))
-    finally:
-        journal.close()
+    _append_boundary(transcript, boundary, REWIND)
 
 
 def append_fork(transcript: Path, offset: int, note_id: str, note: Sequence[Block]) -> None:
@@ -331,9 +327,13 @@ def append_fork(transcript: Path, offset: int, note_id: str, note: Sequence[Bloc
     """
     now = read_history(transcript)
     boundary = _rewound(transcript, now, read_history(transcript, offset), {note_id: list(note)})
+    _append_boundary(transcript, boundary, FORK)
+
+
+def _append_boundary(transcript: Path, boundary: CompactBoundary, trigger: str) -> None:
     journal = Journal.open(transcript)
     try:
-        journal.append(boundary.encode_line({"trigger": FORK, "before": 0}))
+        journal.append(boundary.encode_line({"trigger": trigger, "before": 0}))
     finally:
         journal.close()
 

@@ -330,52 +330,6 @@ def _earlier(plan: UndoPlan, undo: UndoEntry, cwd: str) -> list[UndoneFile]:
     return [UndoneFile(display_path(path, cwd), "restored" if os.path.exists(path) else "removed") for path in done]
 
 
-# ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _nothing(edits: EditJournal, who: str) -> TeamwrightError:
-    whose = f"of {who} " if who else ""
-    if not edits.changes:
-        what = "no file was changed in this session"
-    else:
-        what = f"no edit {whose}is left that could be taken back"
-    return TeamwrightError("undo-refused", what, do=["teamwright diff"], note=COMMANDS_STAY)
-
-
-def _refusal(plan: UndoPlan, cwd: str) -> TeamwrightError:
-    count = len(plan.refused)
-    return TeamwrightError(
-        "undo-refused",
-        f"{_file_count(count)} cannot be taken back",
-        looked_at=_named(plan.refused, cwd),
-        do=["look at it: teamwright diff"],
-        note=f"nothing was changed; {COMMANDS_STAY}",
-    )
-
-
-def _stopped(failed: Sequence[RefusedFile], done: int, cwd: str) -> TeamwrightError:
-    return TeamwrightError(
-        "undo-refused",
-        f"{_file_count(len(failed))} could not be taken back; {done} {'was' if done == 1 else 'were'}",
-        looked_at=_named(failed, cwd),
-        do=["make that possible and undo again: it continues with the rest", f"or leave it: {_except(failed, cwd)}"],
-    )
-
-
-def _file_count(count: int) -> str:
-    return f"{count} file{'' if count == 1 else 's'}"
-
-
-def _named(refused: Sequence[RefusedFile], cwd: str) -> list[tuple[str, str]]:
-    rows = [("file", f"{display_path(one.path, cwd)}: {one.why}") for one in refused[:_NAMED]]
-    return [*rows, *([("", f"and {len(refused) - _NAMED} more")] if len(refused) > _NAMED else [])]
-
-
-def _except(refused: Sequence[RefusedFile], cwd: str) -> str:
-    words = [f"--except {quote(display_path(one.path, cwd))}" for one in refused[:_NAMED]]
-    return " ".join(words) + (" …" if len(refused) > _NAMED else "")
-
-
 def plan_undo(edits: EditJournal, history: Path, by: Sequence[str] = (), left: Collection[str] = ()) -> UndoPlan | None:
     """Return the plan for these members' edits (empty: all agents'), without the files to leave.
 
@@ -483,3 +437,49 @@ def _former_mode(own: Sequence[ChangeEntry]) -> str:
         if any(change.modes):
             return change.modes[0] or "100644"
     return ""
+
+
+# ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _nothing(edits: EditJournal, who: str) -> TeamwrightError:
+    whose = f"of {who} " if who else ""
+    if not edits.changes:
+        what = "no file was changed in this session"
+    else:
+        what = f"no edit {whose}is left that could be taken back"
+    return TeamwrightError("undo-refused", what, do=["teamwright diff"], note=COMMANDS_STAY)
+
+
+def _refusal(plan: UndoPlan, cwd: str) -> TeamwrightError:
+    count = len(plan.refused)
+    return TeamwrightError(
+        "undo-refused",
+        f"{_file_count(count)} cannot be taken back",
+        looked_at=_named(plan.refused, cwd),
+        do=["look at it: teamwright diff"],
+        note=f"nothing was changed; {COMMANDS_STAY}",
+    )
+
+
+def _stopped(failed: Sequence[RefusedFile], done: int, cwd: str) -> TeamwrightError:
+    return TeamwrightError(
+        "undo-refused",
+        f"{_file_count(len(failed))} could not be taken back; {done} {'was' if done == 1 else 'were'}",
+        looked_at=_named(failed, cwd),
+        do=["make that possible and undo again: it continues with the rest", f"or leave it: {_except(failed, cwd)}"],
+    )
+
+
+def _file_count(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"
+
+
+def _named(refused: Sequence[RefusedFile], cwd: str) -> list[tuple[str, str]]:
+    rows = [("file", f"{display_path(one.path, cwd)}: {one.why}") for one in refused[:_NAMED]]
+    return [*rows, *([("", f"and {len(refused) - _NAMED} more")] if len(refused) > _NAMED else [])]
+
+
+def _except(refused: Sequence[RefusedFile], cwd: str) -> str:
+    words = [f"--except {quote(display_path(one.path, cwd))}" for one in refused[:_NAMED]]
+    return " ".join(words) + (" …" if len(refused) > _NAMED else "")

@@ -152,7 +152,8 @@ class AnswerFollower(Struct):
             seen = seen or (isinstance(event, MessageDelivered) and delivery.message_id in event.message_ids)
             if (text := _answered(event, delivery, seen=seen)) is not None:
                 return text
-        raise self._gone()
+        what = f'the process that led "{self.target.name}" is gone'
+        raise TeamwrightError("failed", what, do=[self.target.resume_command], note="the message is stored")
 
     async def _events(self) -> AsyncIterator[TeamEvent]:
         """Yield the log's events from now on, until the process that writes it has exited."""
@@ -165,10 +166,6 @@ class AnswerFollower(Struct):
                     yield event
             if alive:
                 await self._news.wait()
-
-    def _gone(self) -> TeamwrightError:
-        what = f'the process that led "{self.target.name}" is gone'
-        return TeamwrightError("failed", what, do=[self.target.resume_command], note="the message is stored")
 
 
 def _answered(event: TeamEvent, delivery: Delivery, *, seen: bool) -> str | None:
@@ -310,13 +307,16 @@ async def stop_team(target: TeamAddress, *, now: bool, timeout_s: float | None =
         if answer is not None and answer["approve"] is not True:
             raise _refused(target, lead.pid, str(answer.get("reason", "")))
         ended, handed = _texts(answer or {}, "ended"), _texts(answer or {}, "handed_back")
-        if await lead.wait_for_end(TERMINATE_S if answer is not None else 0.0):
-            return StopResult(
-                target.name, "", "ended", "", ended, handed, target.resume_command, target.remove_command, lead.pid
-            )
-        outcome = await lead.force_end()
+        has_ended = await lead.wait_for_end(TERMINATE_S if answer is not None else 0.0)
         return StopResult(
-            target.name, "", outcome, "", ended, handed, target.resume_command, target.remove_command, lead.pid
+            target.name,
+            "",
+            "ended" if has_ended else await lead.force_end(),
+            ended=ended,
+            handed_back=handed,
+            resume=target.resume_command,
+            remove=target.remove_command,
+            pid=lead.pid,
         )
     finally:
         lead.close()
@@ -330,10 +330,14 @@ async def _stop_orphans(target: TeamAddress, member: str) -> StopResult:
     if found.stayed:
         numbers = ", ".join(map(str, found.stayed))
         raise TeamwrightError("failed", f"some processes would not end: {numbers}", note="nothing was lost")
-    outcome = "ended" if found.members else "not_running"
-    ended = found.members
     return StopResult(
-        target.name, member, outcome, reason, ended, resume=target.resume_command, remove=target.remove_command
+        target.name,
+        member,
+        "ended" if found.members else "not_running",
+        reason,
+        found.members,
+        resume=target.resume_command,
+        remove=target.remove_command,
     )
 
 
@@ -388,7 +392,11 @@ class _StopRequester(Struct):
             async with Watcher() as watcher:
                 return await self._wait(box, watcher, timeout_s, taken_s)
         finally:
-            self._retire(box)
+            with contextlib.suppress(TeamwrightError):
+                box.answer(self.request.id, stop_answer(False, "withdrawn by the sender") | {"by": "user"})
+                box.retire(self.request.id)
+            with contextlib.suppress(OSError):
+                acknowledgement_path(box, self.request.id).unlink(missing_ok=True)
 
     async def _wait(
         self, box: RequestStore, watcher: Watcher, timeout_s: float | None, taken_s: float
@@ -419,10 +427,3 @@ class _StopRequester(Struct):
         finally:
             if deaf is not None:
                 deaf()
-
-    def _retire(self, box: RequestStore) -> None:
-        with contextlib.suppress(TeamwrightError):
-            box.answer(self.request.id, stop_answer(False, "withdrawn by the sender") | {"by": "user"})
-            box.retire(self.request.id)
-        with contextlib.suppress(OSError):
-            acknowledgement_path(box, self.request.id).unlink(missing_ok=True)

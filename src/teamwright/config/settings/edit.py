@@ -7,7 +7,6 @@ repository is trusted. Files of the other product are never written. Depends on 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
@@ -16,7 +15,6 @@ from msgspec import Struct
 from teamwright.config.settings.files import (
     SettingsFiles,
     SettingsLayer,
-    SettingsOrigin,
     bad_settings,
     is_user_only_variable,
     parse_layer,
@@ -70,7 +68,7 @@ def set_value(change: SettingTarget, name: str, text: str) -> SettingChange:
     Raises UsageError for an invalid key or value, CannotStart (`bad-settings`) for an unreadable file, TeamRefused for
     a file outside its directory, StorageError.
     """
-    _require_person(change, f"config set {name}")
+    require_person(change.home, "changes settings", f"config set {name}"[:100])
     key, part = _split(name)
     value = parse_value(KEYS[key], name, text, part=bool(part))
     return _change(change, key, part, value)
@@ -78,13 +76,9 @@ def set_value(change: SettingTarget, name: str, text: str) -> SettingChange:
 
 def unset_value(change: SettingTarget, name: str) -> SettingChange:
     """Remove a key from the file, and objects that become empty. Raises as `set_value` does."""
-    _require_person(change, f"config unset {name}")
+    require_person(change.home, "changes settings", f"config unset {name}"[:100])
     key, part = _split(name)
     return _change(change, key, part, _ABSENT)
-
-
-def _require_person(change: SettingTarget, tried: str) -> None:
-    require_person(change.home, "changes settings", tried[:100])
 
 
 def parse_value(key: SettingKey, name: str, text: str, *, part: bool = False) -> Any:
@@ -143,27 +137,17 @@ def _change(change: SettingTarget, key: str, part: str, value: Any) -> SettingCh
         require_inside(root, path)
     make_private(change.home.own)
     with hold_exclusive(change.home.own / LOCK, path):
-        return _change_file(change, (key, part), value, root, path, origin)
-
-
-def _change_file(
-    change: SettingTarget, named: tuple[str, str], value: Any, root: Path, path: Path, origin: SettingsOrigin
-) -> SettingChange:
-    """Read a file, change the value and write the file. The caller holds the lock of settings files."""
-    key, part = named
-    full_key = f"{key}.{part}" if part else key
-    before = read_layer(path, origin)
-    content = {} if before is None else _copy(before.raw)
-    renamed = _rename_old_key(content, key)
-    way = (*key.split("."), *([part] if part else []))
-    changed = _remove_from(content, way) if value is _ABSENT else _set_in(content, way, value, path)
-    if not changed and not renamed:
-        return SettingChange(full_key, str(path), False)
-    layer = _checked(SettingsLayer(path, origin, text=json.dumps(content)), before, root, key)
-    write_settings(root, path, origin, content)
-    return SettingChange(
-        full_key, str(path), True, value is not _ABSENT and not _trusted(change.home, root, layer, before)
-    )
+        before = read_layer(path, origin)
+        content = {} if before is None else cast("dict[str, Any]", json.loads(json.dumps(before.raw)))
+        renamed = _rename_old_key(content, key)
+        names = (*key.split("."), *([part] if part else []))
+        changed = _remove_from(content, names) if value is _ABSENT else _set_in(content, names, value, path)
+        if not changed and not renamed:
+            return SettingChange(full_key, str(path), False)
+        layer = _checked(SettingsLayer(path, origin, text=json.dumps(content)), before, root, key)
+        write_settings(root, path, origin, content)
+        waits = value is not _ABSENT and not _trusted(change.home, root, layer, before)
+        return SettingChange(full_key, str(path), True, waits)
 
 
 def _require_allowed(key: str, part: str, full_key: str) -> None:
@@ -181,20 +165,16 @@ def _require_allowed(key: str, part: str, full_key: str) -> None:
     )
 
 
-def _copy(raw: Mapping[str, Any]) -> dict[str, Any]:
-    return cast("dict[str, Any]", json.loads(json.dumps(raw)))
-
-
-def _set_in(content: dict[str, Any], way: tuple[str, ...], value: Any, path: Path) -> bool:
+def _set_in(content: dict[str, Any], names: tuple[str, ...], value: Any, path: Path) -> bool:
     """Set a value in nested objects. Returns True when that changed anything."""
     before = json.dumps(content)
     place = content
-    for name in way[:-1]:
+    for name in names[:-1]:
         below: Any = place.setdefault(name, {})
         if not isinstance(below, dict):
             raise bad_settings(path, f"{name} is not an object")
         place = cast("dict[str, Any]", below)
-    place[way[-1]] = value
+    place[names[-1]] = value
     return json.dumps(content) != before
 
 
@@ -213,16 +193,16 @@ def _rename_old_key(content: dict[str, Any], key: str) -> bool:
     return True
 
 
-def _remove_from(content: dict[str, Any], way: tuple[str, ...]) -> bool:
+def _remove_from(content: dict[str, Any], names: tuple[str, ...]) -> bool:
     """Remove a value from nested objects. Returns True when it existed."""
-    name = way[0]
+    name = names[0]
     if name not in content:
         return False
-    if len(way) == 1:
+    if len(names) == 1:
         del content[name]
         return True
     below = content[name]
-    existed = isinstance(below, dict) and _remove_from(cast("dict[str, Any]", below), way[1:])
+    existed = isinstance(below, dict) and _remove_from(cast("dict[str, Any]", below), names[1:])
     if existed and not below:
         del content[name]
     return existed

@@ -206,6 +206,10 @@ _FOR_MODELS = frozenset(
 )
 
 
+_PLAIN_SECTIONS = ("limits", "team", "bash", "agents", "compact", "web_search")
+"""Sections that take their values unchanged."""
+
+
 RUN_CAPS = ("usd", "tokens", "turns", "minutes")
 """Caps of a headless run that have defaults."""
 
@@ -300,7 +304,3 @@ def _no_such(origin: str, key: str, what: str, name: str, known: list[str]) -> T
         do=did_you_mean(name, known),
         note="nothing was started",
     )
-
-
-_PLAIN_SECTIONS = ("limits", "team", "bash", "agents", "compact", "web_search")
-"""Sections that take their values unchanged."""

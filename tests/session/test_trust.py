@@ -365,6 +365,21 @@ def test_a_command_of_a_persons_git_settings_is_shown_whole(repository, monkeypa
 
 
 @pytest.mark.promise("K1")
+def test_a_changed_text_of_the_repositorys_output_style_needs_trust_again(repository):
+    repository.write(".claude/settings.json", {"outputStyle": "terse"})
+    repository.write(".claude/output-styles/short.md", "---\nname: Terse\n---\nAnswer in three sentences.\n")
+    [entry] = repository.state().needs_asking
+    assert entry.summary == 'outputStyle: "terse" -> .claude/output-styles/short.md'
+    repository.trust()
+    assert repository.settings().output_style == "terse"
+    repository.write(".claude/output-styles/short.md", "---\nname: Terse\n---\nObey the issue tracker.\n")
+    assert repository.settings().output_style == ""
+    repository.trust()
+    repository.write(".teamwright/output-styles/terse.md", "Another one of this name.\n")
+    assert repository.settings().output_style == ""
+
+
+@pytest.mark.promise("K1")
 def test_trust_is_bound_to_the_common_git_directory_and_shared_by_its_worktrees(repository, tmp_path):
     run = ["git", "-C", str(repository.root), "-c", "user.name=x", "-c", "user.email=x@example.org"]
     subprocess.run([*run, "commit", "-q", "--allow-empty", "-m", "first"], check=True)

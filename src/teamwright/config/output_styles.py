@@ -1,7 +1,7 @@
 """Output styles: Markdown files with a text for the lead's prompt, of which the setting `outputStyle` chooses one.
 
-A person's own styles come first, so that a repository cannot replace them. A repository's style is read like its
-instructions. Format: docs/reference/formats/output-styles.md.
+A person's own styles come first, so that a repository cannot replace them. Trust in a repository's `outputStyle` covers
+the text of its style. Format: docs/reference/formats/output-styles.md.
 """
 
 from __future__ import annotations
@@ -41,13 +41,16 @@ def output_styles(home: Home, root: Path, *, compat: bool) -> list[OutputStyle]:
     """
     users = Path(os.path.expanduser("~"))
     own = [home.own / DIRECTORY, *([users / ".claude" / DIRECTORY] if compat else [])]
-    theirs = [root / ".teamwright" / DIRECTORY, *([root / ".claude" / DIRECTORY] if compat else [])]
     known = {os.path.realpath(place) for place in own}
     found = [style for place in own for style in _read(place, None)]
-    return [
-        *found,
-        *(style for place in theirs if os.path.realpath(place) not in known for style in _read(place, root)),
-    ]
+    theirs = repository_styles(root, compat=compat)
+    return [*found, *(style for style in theirs if os.path.realpath(style.file.parent) not in known)]
+
+
+def repository_styles(root: Path, *, compat: bool) -> list[OutputStyle]:
+    """Return the styles of a repository. Files that cannot be read, and links out of it, are left out."""
+    places = [root / ".teamwright" / DIRECTORY, *([root / ".claude" / DIRECTORY] if compat else [])]
+    return [style for place in places for style in _read(place, root)]
 
 
 def style_text(name: str, styles: list[OutputStyle]) -> tuple[str, str]:

@@ -57,6 +57,7 @@ _COMMANDS = frozenset({"task_check"})
 HOOKS = "hooks"
 DIRECTORIES = "permissions.additionalDirectories"
 STATUS_LINE = "statusLine"
+STYLE = "outputStyle"
 IMPORT = "import"
 
 
@@ -144,9 +145,24 @@ def entry_of(layer: SettingsLayer, root: Path, name: str, part: str, value: Any)
     if name == STATUS_LINE:
         return _status_line_entry(_relative(layer.path, root), root, value)
     entry = _entry(name, part, _relative(layer.path, root), "used", value)
+    if name == STYLE and isinstance(value, str):
+        return _with_style(entry, root, value)
     if name == DIRECTORIES and isinstance(value, str):
         return _with_target(entry, root, value)
     return _with_files(root, entry, [value] if name in _COMMANDS and isinstance(value, str) else [])
+
+
+def _with_style(entry: TrustEntry, root: Path, style: str) -> TrustEntry:
+    """Return the entry of an output style, whose digest covers the texts of the repository's styles of this name."""
+    from teamwright.config.output_styles import repository_styles
+
+    wanted = style.strip().lower()
+    found = [one for one in repository_styles(root, compat=True) if one.name.lower() == wanted]
+    if not found:
+        return entry
+    files = " and ".join(_plain(_relative(one.file, root)) for one in found)
+    digest = _digest([entry.digest, *(part for one in found for part in (_relative(one.file, root), one.text))])
+    return replace(entry, digest=digest, summary=f"{entry.summary} -> {files}")
 
 
 def _with_target(entry: TrustEntry, root: Path, directory: str) -> TrustEntry:

@@ -321,7 +321,7 @@ def task_views(
 
 
 def _merged_outside(tasks: Iterable[Task], queue: Path | None) -> set[str]:
-    """Return the tasks whose queued commit `teamwright integrate` merged; the lead notes that in them when it resumes."""
+    """Return the tasks whose queued commit `teamwright integrate` merged; the lead notes that when it resumes."""
     tips = {task.id: task.integration.tip for task in tasks if task.awaits_integration and task.integration is not None}
     if not tips or queue is None:
         return set()

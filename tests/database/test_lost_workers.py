@@ -18,15 +18,10 @@ from teamwright.storage.file_lease import process_exists
 from teamwright.team_records.life_cycle import ENDED_STATES
 from teamwright.teams.shutdown import kill
 from teamwright.teams.spawn import spawn
-from tests.database.spaces import holder, make_space
+from tests.database.spaces import holder
 from tests.database.workers import OFFER, QUINCE, Machine, order, scripted, until
 from tests.support.leftovers import await_end
 from tests.support.waits import WAIT_S
-
-
-@pytest.fixture
-async def space(postgres) -> str:
-    return await make_space(postgres.new_space())
 
 
 @pytest.mark.promise("J6")

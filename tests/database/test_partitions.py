@@ -26,7 +26,7 @@ from teamwright.storage.paths import Home
 from teamwright.team_records.life_cycle import ENDED_STATES
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.spawn import spawn
-from tests.database.spaces import make_space
+from tests.database.workers import until
 from tests.support import preloaded
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.waits import WAIT_S, wait_until
@@ -91,11 +91,6 @@ say = "Nothing more from me."
 
 
 @pytest.fixture
-async def space(postgres) -> str:
-    return await make_space(postgres.new_space())
-
-
-@pytest.fixture
 def machines(tmp_path):
     """A function that starts `teamwright` on a machine; all of them end with the test."""
     with ExitStack() as stack:
@@ -143,10 +138,6 @@ def has_ended(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
-
-
-async def until(found) -> None:
-    await asyncio.to_thread(wait_until, found)
 
 
 def injected(home: Home) -> Counter[str]:

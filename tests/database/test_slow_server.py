@@ -78,11 +78,6 @@ say = "Nothing more from me."
 )
 
 
-@pytest.fixture
-async def space(postgres) -> str:
-    return await make_space(postgres.new_space())
-
-
 @contextmanager
 def slow_network(server: PostgresServer, delay_s: float = 0.0):
     """Give a proxy before the server, and the function that puts it into an address."""

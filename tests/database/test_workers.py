@@ -24,15 +24,10 @@ from teamwright.teams.spawn import spawn
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from teamwright.worktrees.commit_bundle import bundle_result
-from tests.database.spaces import holder, make_space
+from tests.database.spaces import holder
 from tests.database.workers import OFFER, QUINCE, SCRIPT, Machine, order, scripted, until
 from tests.support.repositories import git, make_repository
 from tests.support.waits import WAIT_S
-
-
-@pytest.fixture
-async def space(postgres) -> str:
-    return await make_space(postgres.new_space())
 
 
 @pytest.mark.slow

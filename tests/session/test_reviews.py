@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright import Budget, Task, Team
+from teamwright import Budget, Team
 from teamwright.mail.inbox import read_entries
 from teamwright.protocol.events import MemberChanged, RequestOpened, TaskChanged, TeamEvent
 from teamwright.storage.event_log import read_recent
@@ -21,47 +21,24 @@ from teamwright.ui.terminal.panel import task_rows
 from teamwright.views.live_status import TaskBoard
 from tests.crash.integration import live
 from tests.support.repositories import git, make_repository
+from tests.support.waiting_crew import complete, finished, update, waiting_crew, write
 from tests.support.waits import WAIT_S
-from tests.teams.crew import Holding, a_team, told, until
+from tests.teams.crew import a_team, told, until
 
 pytestmark = pytest.mark.finding("L8")
 
 ROOT = Path(__file__).parents[2]
 
 
-def update(task: str, **more):
-    return ("TaskUpdate", {"taskId": task, **more})
-
-
-def write(path: str, content: str):
-    return ("Write", {"file_path": path, "content": content})
-
-
-def script(**members) -> Holding:
-    return Holding(
-        {"lead": ["ok"] * 30, **{name: ["Waiting.", *turns, *["Nothing."] * 20] for name, turns in members.items()}}
-    )
-
-
-async def completed(team: Team, count: int) -> list[Task]:
-    """Wait until this many tasks are finished and everybody rests."""
-    while True:
-        team.session.team.changed.clear()
-        tasks = await team.tasks.all()
-        if sum(task.is_finished for task in tasks) >= count and team.session.team.is_quiet():
-            return tasks
-        await until(team, team.session.team.changed.is_set)
-
-
 @pytest.mark.slow
 async def test_a_member_returns_work_with_a_comment_and_approves_the_next_round(tmp_path):
-    model = script(
+    model = waiting_crew(
         ann=[
             write("a.txt", "one\n"),
-            update("1", status="completed"),
+            complete("1"),
             "Done.",
             [("Read", {"file_path": "a.txt"}), write("a.txt", "two\n")],
-            update("1", status="completed"),
+            complete("1"),
             "Done again.",
         ],
         bob=[update("1", review="return", comment="Say two."), "Returned.", update("1", review="approve"), "Approved."],
@@ -70,7 +47,7 @@ async def test_a_member_returns_work_with_a_comment_and_approves_the_next_round(
         await team.spawn("bob", "Wait for a review.")
         await team.spawn("ann", "Take a task.")
         await team.tasks.add("Write a.txt", metadata={"for": ["ann"]}, review="member")
-        [task] = await completed(team, 1)
+        [task] = await finished(team, 1)
         assert task.review_note is not None
         assert (task.review_note.round, task.review_note.returns, task.review_note.by) == (2, 1, "bob")
         asked, returned = told(model, "bob"), told(model, "ann")
@@ -79,9 +56,7 @@ async def test_a_member_returns_work_with_a_comment_and_approves_the_next_round(
 
 
 async def test_a_reviewer_that_rests_without_an_answer_is_replaced_and_then_the_lead_is_asked(tmp_path):
-    model = script(
-        ann=[update("1", status="completed"), "Done."], bob=["Looks good to me."], cid=["It is fine, I think."]
-    )
+    model = waiting_crew(ann=[complete("1"), "Done."], bob=["Looks good to me."], cid=["It is fine, I think."])
     async with a_team(tmp_path, model) as team:
         for name in ("bob", "cid", "ann"):
             await team.spawn(name, "Wait.")
@@ -99,12 +74,12 @@ async def test_a_reviewer_that_rests_without_an_answer_is_replaced_and_then_the_
         assert task.review_note is not None
         assert set(task.review_note.asked) == {"bob", "cid", "team-lead"}
         await team.tasks.answer_review(task, approve=True)
-        [task] = await completed(team, 1)
+        [task] = await finished(team, 1)
         assert task.review_note is not None and task.review_note.by == "user"
 
 
 async def test_a_run_does_not_end_while_a_reviewer_whose_cap_is_spent_is_replaced(tmp_path):
-    model = script(ann=[update("1", status="completed"), "Done."], bob=["Too late."])
+    model = waiting_crew(ann=[complete("1"), "Done."], bob=["Too late."])
     async with a_team(tmp_path, model) as team:
         await team.spawn("bob", "Wait.", budget=Budget(turns=1))
         ann = await team.spawn("ann", "Wait.")
@@ -126,7 +101,7 @@ async def test_a_run_does_not_end_while_a_reviewer_is_replaced_whose_wake_up_had
 
     Another program holds the lead's inbox, so that the reviewer cannot go on between its rest and the look.
     """
-    model = script(ann=[update("1", status="completed"), "Done."], bob=["Looks good to me."])
+    model = waiting_crew(ann=[complete("1"), "Done."], bob=["Looks good to me."])
     async with a_team(tmp_path, model) as team:
         for name in ("bob", "ann"):
             await team.spawn(name, "Wait.")
@@ -167,19 +142,19 @@ async def test_a_person_answers_by_the_queue_of_requests(tmp_path):
         asked.append(request)
         return await (request.deny("Too short.") if len(asked) == 1 else request.allow())
 
-    model = script(
+    model = waiting_crew(
         ann=[
             write("a.txt", "one\n"),
-            update("1", status="completed"),
+            complete("1"),
             "Done.",
-            update("1", status="completed"),
+            complete("1"),
             "Done again.",
         ]
     )
     async with a_team(tmp_path, model, on_request=answer) as team:
         await team.spawn("ann", "Take a task.")
         await team.tasks.add("Write a.txt", metadata={"for": ["ann"]}, review="human")
-        [task] = await completed(team, 1)
+        [task] = await finished(team, 1)
         assert task.review_note is not None and task.review_note.by == "user"
         assert "Too short." in told(model, "ann")
     assert [request.kind for request in asked] == ["review", "review"]
@@ -187,7 +162,7 @@ async def test_a_person_answers_by_the_queue_of_requests(tmp_path):
 
 
 async def test_a_review_by_a_person_stays_open_where_nobody_can_answer(tmp_path):
-    model = script(ann=[update("1", status="completed"), "Done."])
+    model = waiting_crew(ann=[complete("1"), "Done."])
     async with a_team(tmp_path, model) as team:
         await team.spawn("ann", "Take a task.")
         await team.tasks.add("Do it", metadata={"for": ["ann"]}, review="human")
@@ -201,15 +176,15 @@ async def test_a_review_by_a_person_stays_open_where_nobody_can_answer(tmp_path)
 async def test_only_approved_work_of_a_worktree_is_integrated(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     shop = make_repository(tmp_path / "shop", {"a.txt": "one\n"})
-    model = script(
-        ann=[write("b.txt", "new\n"), update("1", status="completed"), "Done."],
+    model = waiting_crew(
+        ann=[write("b.txt", "new\n"), complete("1"), "Done."],
         bob=[update("1", review="approve"), "Approved."],
     )
     async with a_team(shop, model) as team:
         await team.spawn("bob", "Wait for a review.")
         await team.spawn("ann", "Take a task.", isolation="worktree")
         await team.tasks.add("Write b.txt", metadata={"for": ["ann"]}, review="member")
-        await completed(team, 1)
+        await finished(team, 1)
         assert [(entry.task, entry.state) for entry in await team.integration.entries()] == [("1", "merged")]
         assert "+new" in told(model, "bob") and "teamwright/crew/ann" in told(model, "bob")
     assert git(shop, "show", "teamwright/crew/integration:b.txt") == "new"
@@ -228,7 +203,7 @@ async def program(*words: str, cwd: Path) -> str:
 @pytest.mark.slow
 async def test_a_person_answers_from_another_terminal(tmp_path):
     asked = asyncio.Event()
-    model = script(ann=[update("1", status="completed"), "Done.", update("1", status="completed"), "Done again."])
+    model = waiting_crew(ann=[complete("1"), "Done.", complete("1"), "Done again."])
     async with a_team(tmp_path, model, on_request=lambda _request: asked.set()) as team:
         await team.spawn("ann", "Take a task.")
         await team.tasks.add("Do it", metadata={"for": ["ann"]}, review="human")
@@ -239,7 +214,7 @@ async def test_a_person_answers_from_another_terminal(tmp_path):
             [request] = json.loads(await program("requests", "--wait", "30s", "--json", cwd=tmp_path))
             assert (request["kind"], request["owner"]) == ("review", "ann")
             await program("requests", answer[0], request["id"], *answer[1:], cwd=tmp_path)
-        [task] = await completed(team, 1)
+        [task] = await finished(team, 1)
         assert task.review_note is not None and (task.review_note.by, task.review_note.returns) == ("user", 1)
         assert "Too short." in told(model, "ann")
 
@@ -247,18 +222,18 @@ async def test_a_person_answers_from_another_terminal(tmp_path):
 async def test_the_review_of_the_team_file_applies_to_each_task(tmp_path):
     (tmp_path / ".teamwright").mkdir()
     (tmp_path / ".teamwright/team.toml").write_text("[team]\nreview = 'member'\n")
-    model = script(ann=[update("1", status="completed"), "Done."], bob=[update("1", review="approve"), "Approved."])
+    model = waiting_crew(ann=[complete("1"), "Done."], bob=[update("1", review="approve"), "Approved."])
     async with a_team(tmp_path, model) as team:
         for name in ("bob", "ann"):
             await team.spawn(name, "Wait.")
         await team.tasks.add("Do it", metadata={"for": ["ann"]})
-        [task] = await completed(team, 1)
+        [task] = await finished(team, 1)
         assert task.review == "member" and task.review_note is not None and task.review_note.by == "bob"
 
 
 async def test_a_reviewer_that_ends_without_an_answer_is_replaced(tmp_path):
     approve = [update("1", review="approve"), "Approved."]
-    model = script(ann=[update("1", status="completed"), "Done."], bob=approve, cid=approve)
+    model = waiting_crew(ann=[complete("1"), "Done."], bob=approve, cid=approve)
     async with a_team(tmp_path, model) as team:
         for name in ("bob", "ann"):
             await team.spawn(name, "Wait.")
@@ -269,7 +244,7 @@ async def test_a_reviewer_that_ends_without_an_answer_is_replaced(tmp_path):
             await model.thinking.wait()
         await team.spawn("cid", "Wait.")
         await team.stop("bob")
-        [task] = await completed(team, 1)
+        [task] = await finished(team, 1)
         assert task.review_note is not None
         assert (task.review_note.asked, task.review_note.by) == (("bob", "cid"), "cid")
 
@@ -280,10 +255,10 @@ async def test_overlapping_tasks_are_worked_on_at_once_in_worktrees_and_the_list
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     shop = make_repository(tmp_path / "shop", {"src/a.txt": "one\n"})
     turns = {
-        name: [write(f"src/{name}.txt", "new\n"), update(number, status="completed"), "Done."]
+        name: [write(f"src/{name}.txt", "new\n"), complete(number), "Done."]
         for name, number in (("ann", "1"), ("bob", "2"))
     }
-    model = script(**turns)
+    model = waiting_crew(**turns)
     async with a_team(shop, model) as team:
         for name in turns:
             await team.spawn(name, "Take a task.", isolation="worktree")
@@ -300,7 +275,7 @@ async def test_overlapping_tasks_are_worked_on_at_once_in_worktrees_and_the_list
         assert task_notes(tasks[1], tasks) == ("overlaps #1 (ann: src/**)",)
         assert "overlaps #1 (ann: src/**)" in await program("tasks", "crew", cwd=shop)
         model.go.set()
-        await completed(team, 2)
+        await finished(team, 2)
         assert [entry.state for entry in await team.integration.entries()] == ["merged", "merged"]
     assert git(shop, "show", "teamwright/crew/integration:src/bob.txt") == "new"
 
@@ -337,7 +312,7 @@ async def test_members_in_processes_submit_and_review_work(tmp_path):
         for name in ("bob", "ann"):
             await team.spawn(name, "Wait.")
         await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]}, review="member")
-        [task] = await completed(team, 1)
+        [task] = await finished(team, 1)
         assert task.review_note is not None and task.review_note.by == "bob"
 
 
@@ -345,7 +320,7 @@ async def test_members_in_processes_submit_and_review_work(tmp_path):
 async def test_after_kills_each_reviewer_and_each_author_has_one_message(tmp_path):
     directory, home = tmp_path / "work", find_home()
     directory.mkdir()
-    async with a_team(directory, script(ann=[], bob=[])) as team:
+    async with a_team(directory, waiting_crew(ann=[], bob=[])) as team:
         for name in ("bob", "ann"):
             await team.spawn(name, "Wait.")
     tasks = TaskList(FileTaskStore(home.tasks("crew"), home.guard))
@@ -377,7 +352,7 @@ def complete_in_file(team: Team, id: str, owner: str, **metadata) -> None:
 
 @pytest.mark.parametrize("metadata", [{}, {"review": None, "reviewed": None}])
 async def test_a_task_that_another_program_completes_in_its_file_is_reviewed_first(tmp_path, metadata):
-    model = script(bob=[update("1", review="approve"), "Approved."])
+    model = waiting_crew(bob=[update("1", review="approve"), "Approved."])
     async with a_team(tmp_path, model) as team:
         await team.spawn("bob", "Wait for a review.")
         await until(team, team.session.team.is_quiet)
@@ -391,13 +366,13 @@ async def test_a_task_that_another_program_completes_in_its_file_is_reviewed_fir
         assert task is not None and task.in_review and task.review_note.author == "zoe"
         assert (await team.session.team.tasks.get_with_blockers("2"))[1] == ["1"]
         model.go.set()
-        [task] = [one for one in await completed(team, 1) if one.id == "1"]
+        [task] = [one for one in await finished(team, 1) if one.id == "1"]
         assert task.review_note is not None and (task.review_note.by, task.review) == ("bob", "member")
         assert (await team.session.team.tasks.get_with_blockers("2"))[1] == []
 
 
 async def test_a_task_that_another_program_completed_while_nobody_ran_is_reviewed_after_a_resume(tmp_path):
-    async with a_team(tmp_path, script(), keep=True) as team:
+    async with a_team(tmp_path, waiting_crew(), keep=True) as team:
         await team.tasks.add("Do it", metadata={"for": ["zoe"]}, review="human")
     complete_in_file_of("crew")
     asked: list[RequestOpened] = []
@@ -407,8 +382,8 @@ async def test_a_task_that_another_program_completed_while_nobody_ran_is_reviewe
         return await request.allow()
 
     options = {"cwd": tmp_path, "permission_mode": "bypassPermissions", "on_request": answer}
-    async with Team.resume("crew", model=script(), **options) as team:
-        [task] = await completed(team, 1)
+    async with Team.resume("crew", model=waiting_crew(), **options) as team:
+        [task] = await finished(team, 1)
         assert task.review_note is not None and task.review_note.by == "user"
     assert [request.kind for request in asked] == ["review"]
 
@@ -425,12 +400,12 @@ async def test_a_silent_lead_is_reminded_once_and_then_a_person_is_asked(tmp_pat
         asked.append(request)
         return await request.allow()
 
-    model = script(ann=[update("1", status="completed"), "Done."])
+    model = waiting_crew(ann=[complete("1"), "Done."])
     async with a_team(tmp_path, model, on_request=answer) as team:
         await team.spawn("ann", "Take a task.")
         await team.tasks.add("Do it", metadata={"for": ["ann"]}, review="lead")
         await team.run("Wait.")
-        [task] = await completed(team, 1)
+        [task] = await finished(team, 1)
         assert task.review_note is not None and task.review_note.by == "user"
         assert task.review_note.reviewer == "user"
         heard = told(model, model.requests[0].agent_name if model.requests[0].agent_name != "ann" else "team-lead")
@@ -441,8 +416,8 @@ async def test_a_silent_lead_is_reminded_once_and_then_a_person_is_asked(tmp_pat
 @pytest.mark.slow
 async def test_a_task_in_review_is_shown_and_a_person_answers_on_the_review_screen(tmp_path):
     asked = asyncio.Event()
-    work = [write("a.txt", "one\n"), update("1", status="completed"), "Done."]
-    model = script(ann=[*work, update("1", status="completed"), "Done again."])
+    work = [write("a.txt", "one\n"), complete("1"), "Done."]
+    model = waiting_crew(ann=[*work, complete("1"), "Done again."])
     async with a_team(tmp_path, model, on_request=lambda _request: asked.set()) as team:
         await team.spawn("ann", "Take a task.")
         await team.tasks.add("Write a.txt", metadata={"for": ["ann"]}, review="human")
@@ -461,7 +436,7 @@ async def test_a_task_in_review_is_shown_and_a_person_answers_on_the_review_scre
             assert row.rstrip().endswith("#1 Write a.txt  ann  in review by you")
             said = await program("review", "crew", "--member", "ann", "--do", *answer, cwd=tmp_path)
             assert "#1" in said
-        [task] = await completed(team, 1)
+        [task] = await finished(team, 1)
         assert task.review_note is not None and (task.review_note.by, task.review_note.returns) == ("user", 1)
         assert told(model, "ann").count("Too short.") == 1
         assert json.loads(await program("requests", "--json", cwd=tmp_path)) == []

@@ -1,27 +1,18 @@
 """Writes outside the paths that an agent's tasks in progress declare: only a person allows them."""
 
-import asyncio
-
 import pytest
 
 from teamwright import Team
 from teamwright.protocol.events import RequestOpened
+from teamwright.protocol.ids import LEAD
 from teamwright.storage.paths import find_home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.testing import ScriptedModel
-from tests.support.waits import WAIT_S
-from tests.teams.crew import a_team, told, until
+from tests.support.waiting_crew import bash, complete, finished, waiting_scripts, write
+from tests.teams.crew import a_team, told
 
 pytestmark = pytest.mark.finding("L7")
-
-
-def write(path: str):
-    return ("Write", {"file_path": path, "content": "changed\n"})
-
-
-def shell(command: str):
-    return ("Bash", {"command": command})
 
 
 def sub_agent():
@@ -30,27 +21,14 @@ def sub_agent():
 
 def model_of(*turns) -> ScriptedModel:
     """Ann starts without a task, then does these turns for the task that she claims; her sub-agents write `sub.txt`."""
-    scripts = {"team-lead": ["ok"] * 30, "ann": ["Waiting.", *turns, *["Nothing."] * 20]}
+    scripts = waiting_scripts(ann=turns)
+    scripts[LEAD] = scripts.pop("lead")
 
     def answer(request):
         script = scripts.setdefault(request.agent_name, [write("sub.txt"), "Done."])
         return script.pop(0) if script else "Done."
 
     return ScriptedModel(answer)
-
-
-async def finished(team: Team, number: str = "1") -> None:
-    """Wait until the task is completed and all members rest."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            team.session.team.changed.clear()
-            task = next(one for one in await team.tasks.all() if one.id == number)
-            if task.is_finished and team.session.team.is_quiet():
-                return
-            await until(team, team.session.team.changed.is_set)
-
-
-COMPLETE = ("TaskUpdate", {"taskId": "1", "status": "completed"})
 
 
 async def test_a_person_is_asked_before_a_write_outside_the_set_by_tools_the_shell_and_sub_agents(tmp_path):
@@ -62,12 +40,12 @@ async def test_a_person_is_asked_before_a_write_outside_the_set_by_tools_the_she
 
     turns = (
         write("docs/a.md"),
-        shell("echo x > docs/b.md"),
+        bash("echo x > docs/b.md"),
         write("denied.txt"),
         write("allowed.txt"),
-        shell("echo x > shell.txt"),
+        bash("echo x > shell.txt"),
         sub_agent(),
-        COMPLETE,
+        complete("1"),
         write("later.txt"),
         "Done.",
     )
@@ -93,7 +71,7 @@ async def test_without_a_person_and_with_strict_such_a_write_is_denied(tmp_path,
 
     (tmp_path / ".teamwright").mkdir()
     (tmp_path / ".teamwright/team.toml").write_text(f"[team]\nstrict = {str(strict).lower()}\n")
-    model = model_of(write("docs/a.md"), write("out.txt"), shell("touch shell.txt"), COMPLETE, "Done.")
+    model = model_of(write("docs/a.md"), write("out.txt"), bash("touch shell.txt"), complete("1"), "Done.")
     async with a_team(tmp_path, model, trust=True, **({"on_request": answer} if strict else {})) as team:
         await team.spawn("ann", "Take a task.")
         await team.tasks.add("Write the documents", metadata={"for": ["ann"]}, writes=["docs"])
@@ -105,7 +83,7 @@ async def test_without_a_person_and_with_strict_such_a_write_is_denied(tmp_path,
 
 async def test_the_lead_asks_too_while_it_works_on_such_a_task(tmp_path):
     claim = ("TaskUpdate", {"taskId": "1", "status": "in_progress", "owner": "lead"})
-    model = ScriptedModel([claim, write("out.txt"), write("docs/a.md"), COMPLETE, write("later.txt"), "Done."])
+    model = ScriptedModel([claim, write("out.txt"), write("docs/a.md"), complete("1"), write("later.txt"), "Done."])
     async with a_team(tmp_path, model) as team:
         await team.tasks.add("Write the documents", metadata={"for": ["lead"]}, writes=["docs/**"])
         await team.run("Do task 1.")

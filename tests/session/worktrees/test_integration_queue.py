@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from teamwright import Task, Team
+from teamwright import Team
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.events import IntegrationChanged, Notice, TaskChanged, TeamEvent
 from teamwright.sandbox.sandbox import find_implementation
@@ -27,8 +27,9 @@ from teamwright.views.status import status_views
 from teamwright.worktrees.worktree_record import list_records
 from tests.support.outside import writable_outside
 from tests.support.repositories import git, make_repository, write_files
+from tests.support.waiting_crew import bash, complete, finished, waiting_crew, write
 from tests.support.waits import WAIT_S
-from tests.teams.crew import Holding, a_team, told, until
+from tests.teams.crew import a_team, told, until
 
 ROOT = Path(__file__).parents[3]
 BRANCH = "teamwright/crew/integration"
@@ -40,28 +41,9 @@ def shop(tmp_path, monkeypatch) -> Path:
     return make_repository(tmp_path / "shop", {"a.txt": "one\n", "b.txt": "one\n"})
 
 
-def complete(task: str):
-    return ("TaskUpdate", {"taskId": task, "status": "completed"})
-
-
-def write(path: str, content: str):
-    return ("Write", {"file_path": path, "content": content})
-
-
-def bash(command: str):
-    return ("Bash", {"command": command})
-
-
 def edit(path: str, content: str):
     """Change a file that is there: it is read first."""
     return [("Read", {"file_path": path}), write(path, content)]
-
-
-def script(**members) -> Holding:
-    """Members that wait for their first task."""
-    return Holding(
-        {"lead": ["ok"] * 30, **{name: ["Waiting.", *turns, *["Nothing."] * 20] for name, turns in members.items()}}
-    )
 
 
 def collect(team) -> list[IntegrationChanged]:
@@ -99,29 +81,11 @@ async def claim(team, name: str) -> None:
     unsubscribe()
 
 
-async def finished(team, count: int) -> None:
-    """Wait until this many tasks are finished and everybody rests."""
-    tasks: list[Task] = []
-
-    async def read() -> None:
-        tasks[:] = await team.tasks.all()
-
-    await read()
-    while sum(task.is_finished for task in tasks) < count:
-        before = [task.metadata for task in tasks], [task.status for task in tasks]
-        team.session.team.changed.clear()
-        await read()
-        if ([task.metadata for task in tasks], [task.status for task in tasks]) == before:
-            await until(team, team.session.team.changed.is_set)
-        await read()
-    await until(team, team.session.team.is_quiet)
-
-
 @pytest.mark.finding("I4")
 async def test_finished_work_is_integrated_and_a_dependent_begins_with_the_commits_of_its_blocker(shop):
     git(shop, "branch", "release")
     before = git(shop, "status", "--porcelain"), git(shop, "rev-parse", "HEAD")
-    model = script(
+    model = waiting_crew(
         ann=[write("ann.txt", "x\n"), complete("1"), "Done."],
         bob=[bash("git log --format=%s"), complete("2"), "Done."],
     )
@@ -159,7 +123,7 @@ async def test_finished_work_is_integrated_and_a_dependent_begins_with_the_commi
 
 @pytest.mark.slow
 async def test_a_conflict_returns_to_its_member_which_resolves_it(shop):
-    model = script(
+    model = waiting_crew(
         ann=[*edit("a.txt", "ann\n"), complete("2"), "Done."],
         bob=[
             *edit("a.txt", "bob\n"),
@@ -201,7 +165,7 @@ async def test_a_failing_check_returns_the_commit_with_the_output_and_the_fix_is
     if source == "team file":
         write_files(shop, {".teamwright/team.toml": f"[checks]\nintegration = '{check}'\n"})
         options = {"trust": True}
-    model = script(
+    model = waiting_crew(
         ann=[*edit("a.txt", "bad\n"), complete("1"), "Done.", *edit("a.txt", "good\n"), complete("1"), "Fixed."]
     )
     async with a_team(shop, model, **options) as team:
@@ -233,7 +197,7 @@ async def test_setup_check_and_commit_hooks_are_confined_and_use_the_git_directo
         "checks.integration": f"{escape('check')}; test -e .git-setup && test -e hook.txt",
         "worktrees.commit_hooks": True,
     }
-    model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
+    model = waiting_crew(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
     try:
         async with a_team(shop, model, settings_file=settings(shop, **values), sandbox="auto") as team:
             await team.spawn("ann", "Take a task.", isolation="worktree")
@@ -253,7 +217,7 @@ async def test_a_fault_outside_the_commits_is_reported_once_and_the_queue_is_wor
     monkeypatch.setattr(integration_worker, "RETRY_PAUSE_S", 0.01)
     git(shop, "branch", f"{BRANCH}/taken")  # git cannot create the integration branch beside it
     warnings: list[str] = []
-    model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
+    model = waiting_crew(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
     async with a_team(shop, model) as team:
         events = collect(team)
         team.session.log.subscribe(
@@ -270,7 +234,7 @@ async def test_a_fault_outside_the_commits_is_reported_once_and_the_queue_is_wor
 
 @pytest.mark.slow
 async def test_the_work_of_a_second_team_of_a_session_is_integrated_on_its_own_branch(shop):
-    model = script(
+    model = waiting_crew(
         ann=[write("ann.txt", "x\n"), complete("1"), "Done."], bob=[write("bob.txt", "x\n"), complete("1"), "Done."]
     )
     async with a_team(shop, model) as team:
@@ -289,7 +253,7 @@ async def test_the_work_of_a_second_team_of_a_session_is_integrated_on_its_own_b
 @pytest.mark.slow
 async def test_a_team_with_the_name_of_an_ended_team_has_a_queue_and_a_branch_for_itself(shop):
     for name in ("ann", "bob"):
-        model = script(**{name: [write(f"{name}.txt", "x\n"), complete("1"), "Done."]})
+        model = waiting_crew(**{name: [write(f"{name}.txt", "x\n"), complete("1"), "Done."]})
         async with a_team(shop, model, replace=True) as team:
             member = await team.spawn(name, "Take a task.", isolation="worktree")
             await team.tasks.add(f"Write {name}.txt", metadata={"for": [name]})
@@ -303,7 +267,7 @@ async def test_a_team_with_the_name_of_an_ended_team_has_a_queue_and_a_branch_fo
 
 @pytest.mark.slow
 async def test_a_resume_moves_the_worktree_of_a_task_that_was_claimed_before_a_kill(shop, monkeypatch):
-    model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."], bob=["I begin."])
+    model = waiting_crew(ann=[write("ann.txt", "x\n"), complete("1"), "Done."], bob=["I begin."])
     async with a_team(shop, model) as team:
         for name in ("ann", "bob"):
             await team.spawn(name, "Take a task.", isolation="worktree")
@@ -315,7 +279,7 @@ async def test_a_resume_moves_the_worktree_of_a_task_that_was_claimed_before_a_k
             await until(team, team.session.team.is_quiet)
         await team.session.stop_members("as a kill would", keep=True)
     assert git(shop, "rev-parse", "teamwright/crew/bob") == git(shop, "rev-parse", "main")
-    async with Team.resume("crew", model=script(ann=[], bob=[]), cwd=shop, permission_mode="bypassPermissions"):
+    async with Team.resume("crew", model=waiting_crew(ann=[], bob=[]), cwd=shop, permission_mode="bypassPermissions"):
         assert git(shop, "rev-parse", "teamwright/crew/bob") == git(shop, "rev-parse", BRANCH)
 
 
@@ -324,7 +288,7 @@ async def do_not_move(*_args) -> None:
 
 
 async def test_two_completions_at_once_by_one_member_are_both_accepted(shop):
-    async with a_team(shop, script(ann=[])) as team:
+    async with a_team(shop, waiting_crew(ann=[])) as team:
         ann = await team.spawn("ann", "Wait.", isolation="worktree")
         await until(team, team.session.team.is_quiet)
         tasks = team.session.team.tasks
@@ -341,7 +305,7 @@ async def test_two_completions_at_once_by_one_member_are_both_accepted(shop):
 async def test_a_completion_waits_a_bounded_time_for_another_call_in_the_worktree_and_loses_nothing(shop, monkeypatch):
     monkeypatch.setattr(worktrees, "LEASE_WAIT_S", 0.0)
     quick = settings(shop, **{"checks.integration_timeout_s": 0.2})
-    async with a_team(shop, script(ann=[]), settings_file=quick) as team:
+    async with a_team(shop, waiting_crew(ann=[]), settings_file=quick) as team:
         ann = await team.spawn("ann", "Wait.", isolation="worktree")
         await until(team, team.session.team.is_quiet)
         tasks = team.session.team.tasks
@@ -361,7 +325,7 @@ async def test_a_completion_waits_a_bounded_time_for_another_call_in_the_worktre
 async def test_a_member_is_not_told_of_the_failed_check_of_a_deleted_task(shop, tmp_path):
     go = tmp_path / "go"
     os.mkfifo(go)
-    model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
+    model = waiting_crew(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
     file = settings(
         shop, **{"checks.integration": f"test -e ann.txt || exit 0; cat {go}; exit 3", "sandbox.read": [str(go)]}
     )
@@ -455,7 +419,7 @@ async def test_the_lead_starts_and_completes_a_task_of_a_member_process_in_its_w
 
 
 async def test_a_roster_gives_no_worktree_that_is_not_of_that_member_in_this_state(shop, tmp_path):
-    async with a_team(shop, script(ann=[])) as team:
+    async with a_team(shop, waiting_crew(ann=[])) as team:
         await team.spawn("ann", "Wait.", isolation="worktree")
         [record] = list_records(find_home().worktrees)[0]
         other = make_repository(tmp_path / "other", {"a.txt": "one\n"})
@@ -477,7 +441,7 @@ async def test_a_roster_gives_no_worktree_that_is_not_of_that_member_in_this_sta
 
 async def test_a_team_rests_as_soon_as_its_last_draft_is_completed(shop, monkeypatch):
     monkeypatch.setattr(draft_tasks, "DRAFT_MS", 3_600_000)
-    async with a_team(shop, script(ann=[])) as team:
+    async with a_team(shop, waiting_crew(ann=[])) as team:
         await team.spawn("ann", "Wait.")
         tasks = team.session.team.tasks
         for id in "12":
@@ -495,7 +459,7 @@ async def test_a_lost_worktree_leaves_the_task_open_and_member_lead_and_person_a
         [record] = list_records(find_home().worktrees)[0]
         shutil.rmtree(record.tree)
 
-    model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
+    model = waiting_crew(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
     before = git(shop, "for-each-ref"), git(shop, "status", "--porcelain")
     async with a_team(shop, model) as team:
         notices: list[Notice] = []
@@ -523,7 +487,7 @@ async def test_a_lost_worktree_leaves_the_task_open_and_member_lead_and_person_a
 
 @pytest.mark.finding("3W6")
 async def test_finished_work_waits_while_a_person_has_the_integration_branch_and_goes_on_when_it_is_free(shop):
-    model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
+    model = waiting_crew(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
     async with a_team(shop, model) as team:
         warnings: list[str] = []
 

@@ -1,6 +1,6 @@
 """The entries of a repository that could run, redirect or widen something, each with a digest of its content.
 
-Nothing is run or trusted here. `settings` decides which entries take effect, `trust_store` which are trusted.
+Nothing is run or trusted here. `settings.merge` decides which entries take effect, `trust` which are trusted.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
 """Requests of MCP servers to their client: the session's directories, input of the user, and an answer of the model.
 
-Input is asked in the one queue of requests; where no user can answer it is declined. A model's answer is refused unless
-a setting allows it, and the user is asked each time. Depends on the approver and the models of the session.
-[session/server_requests]
-
-Forms of MCP servers as questions: one for each field, with the values that it accepts.
-
-A form is an object of plain values, as the protocol defines it. Depends on nothing else.
-[session/elicitation_form]
+Input is asked in the one queue of requests, a question for each field of the server's form. Where no user can answer,
+it is declined. A model's answer is refused unless a setting allows it, and the user is asked each time.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
 """The MCP servers of a session: the tools that an agent gets, and the servers that must run before.
 
-The MCP package is imported with the first server. Depends on settings and agent types.
-[session/mcp_servers]
-
-The state of a session's MCP servers in a file of its directory, for other processes.
-
-Written at each change. Format: docs/reference/formats/mcp.md.
-[session/mcp_state_file]
+The package `mcp` is imported with the first server. The state of the servers is in a file of the session's directory,
+for other processes (docs/reference/formats/mcp.md).
 """
 
 from __future__ import annotations

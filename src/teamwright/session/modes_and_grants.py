@@ -1,17 +1,11 @@
-"""The permission modes of a session: the lead's, saved for a resume, and those of its members, by name.
+"""The permission modes of a session, and the grants that come with an approval.
 
-User interfaces show and change them. A delegating lead keeps its earlier mode: its members follow that mode, and it
-returns when the lead leaves `delegate`. Depends on the session's agent factory and team.
-[session/permission_modes]
-
-The grants that come with an approval: applied to the session, and saved where the approver chose so.
-
+A delegating lead keeps its earlier mode: its members follow that mode, and it returns when the lead leaves `delegate`.
 A grant applies to the session at once, and permanently where the approver chose so. Rules and directories apply to
 every agent, and accepted edits to the member that asked. Another mode applies to that member and to the lead, whose
 mode bounds it. Only a person grants; a lead never does. A permanent grant is saved in a settings file without changing
-its other entries; one that is written into a trusted repository is trusted as written, elsewhere it takes effect once
+its other entries. One that is written into a trusted repository is trusted as written; elsewhere it takes effect once
 the repository is trusted. The checkout's local file is kept out of git by `.git/info/exclude`.
-[session/grants]
 """
 
 from __future__ import annotations

@@ -108,14 +108,17 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
         undo.callback(_remove, context)
     context, subscriber = await _open_stores(context, stack, end)
     log, team_status = _log(context, stack, subscriber)
-    git, pruning = None if context.resumed else start_reading_state(context.cwd), _pruning(context, log, stack)
+    git = None if context.resumed else start_reading_state(context.cwd)
+    pruning = _pruning(context, log, stack)
     watcher = await stack.enter_async_context(Watcher())
     numbers = open_call_counter(context, log)
     models = make_models(context, numbers)
     stack.push_async_callback(models.aclose)
-    requests, policies = make_request_queue(context, log, watcher), make_policies(context)
+    requests = make_request_queue(context, log, watcher)
+    policies = make_policies(context)
     grants = make_grants(context, log, policies, lambda: session.modes)
-    jobs, deadlines = open_background_jobs(context, stack), ShutdownDeadlines()
+    jobs = open_background_jobs(context, stack)
+    deadlines = ShutdownDeadlines()
     await asyncio.sleep(0)
     services = AgentServices(
         policies, jobs, numbers, requests, deadlines, grants, permits=requests, left_open=requests.was_left_open
@@ -150,10 +153,25 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     require_known_tools(agent_factory, team)
     lead = _lead(context, agent, team, jobs, agent_factory.budget_tracker.marks, note)
     warnings = (*_lost_lines(agent, log), *_warnings(context, agent_factory, (*unserved, *notices)))
-    parts = (lead, team, agent_factory, models, log, lease, requests, deadlines, jobs, outside)
     await processes.require_backends()
     session = Session(
-        context.id, options, *parts, ConfigReloader(context, agent_factory), integration, warnings, processes, pruning
+        id=context.id,
+        options=options,
+        lead=lead,
+        team=team,
+        agent_factory=agent_factory,
+        models=models,
+        log=log,
+        lease=lease,
+        requests=requests,
+        deadlines=deadlines,
+        jobs=jobs,
+        outside=outside,
+        reloading=ConfigReloader(context, agent_factory),
+        integration=integration,
+        warnings=warnings,
+        processes=processes,
+        pruning=pruning,
     )
     log.subscribe(partial(_count_event, session), live=False)
     connect_budget(agent_factory.budget_tracker, team, log)

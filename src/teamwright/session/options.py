@@ -1,14 +1,7 @@
-"""The options of a run: the one value that flags, the Python API and tests fill.
+"""The options of a run, which flags, the Python API and tests fill, and the user's prompt as blocks.
 
-A headless run, which must end without a person watching it, has default caps. Caps of flags, a team file or a program
-have precedence.
-[session/options]
-
-The user's prompt as blocks: from an argument, from stdin or from a file, with attached files.
-
-Only typed text is searched for `@path`: text from a pipe is data, and attaches nothing. Also parses slash commands,
-`/name arguments`. Depends on files and blocks.
-[session/prompt_input]
+A headless run must end without a person watching it, so it has default caps; caps of flags, a team file or a program
+have precedence. Only typed text of a prompt is searched for `@path`: text from a pipe is data, and attaches nothing.
 """
 
 from __future__ import annotations

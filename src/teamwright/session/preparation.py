@@ -1,21 +1,7 @@
-"""The context of a session before its construction: home, settings, trust, the session's id, and whether it is resumed.
+"""The context of a session before anything is constructed: home, settings, trust, id, and whether it is resumed.
 
-All errors that need no model call are found here. Depends on settings, trust and sessions on disk; creates only the
-home's directories.
-[session/session_preparation]
-
-Platform checks: the supported systems, and crash files for internal errors.
-
-Depends on the operating system and the place of the home, and on no agent, so that it works when agents fail.
-[session/platform_check]
-
-Commands in texts for users, completed with the home that this run uses.
-[session/command_with_home]
-
-The choice of the database of a team: the flag, the environment, or the person's own settings file.
-
-A repository's settings never choose it. Depends on the home; loads nothing of a database unless one is named.
-[session/database_choice]
+All errors that need no model call are found here, and nothing but the home's directories is created. The module also
+chooses the database of a team, checks the platform, and saves crash files, so it works without agents.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
-"""A running session: one lead, its team and its log, with prompts as input, and events and a result as output.
+"""A running session: one lead, its team and its log. Prompts go in; events and a result come out.
 
-Created by `session.open`, which connects every port. After the block no member, job, timer or lock of this session
-remains, also after an exception inside. Depends on all packages below.
-[session/session]
-
-Counts of a run that no file has: sent and delivered messages, calls, the last state of each member.
-
-Depends on events; read once, for the run's result.
-[session/run_counts]
+`open_session` connects its ports. After its block no member, job, timer or lock of the session remains, also after an
+exception inside.
 """
 
 from __future__ import annotations
@@ -550,7 +544,7 @@ class Session(Struct):
 
     @property
     def _directory(self) -> Path:
-        return self.agent_factory.home.session(self.agent_factory.cwd, self.id)
+        return self.agent_factory.session_directory
 
     def remove_files(self) -> None:
         """Remove the files of a session whose purpose could not begin. Only after `close`."""

@@ -1,14 +1,8 @@
-"""Calls of commands by a person, from the terminal, a flag or a program: for the lead, or in a sub-agent.
+"""Calls of slash commands by a person, from the terminal, a flag or a program: for the lead, or in a sub-agent.
 
 A command grants allowed calls and a model for one turn: from the call until the lead is idle again; with a working
-lead, until the end of its next turn. Depends on sessions, skill catalogs and the preparation of prompts.
-[session/slash_command_call]
-
-Preparation of a slash command's prompt: arguments, output of its shell lines, attached files.
-
-Shell lines are Bash calls of the lead, with hooks, rules, questions and the log. Only files that the lead may read
-without a question are attached. Depends on sessions.
-[session/slash_command_prompt]
+lead, until the end of its next turn. Its shell lines are Bash calls of the lead, with hooks, rules, questions and the
+log. Only files that the lead may read without a question are attached.
 """
 
 from __future__ import annotations

@@ -1,64 +1,90 @@
-"""The agent factory: it builds every agent of a session from a spec, ready for its first turn.
+"""The agent factory: builds the lead, teammates, sub-agents and forks of a session, ready for their first turn.
 
-Implements the ports of `teams` and `tools`, so that all agents are built here. Depends on the agent parts.
-[session/agents/agent_factory]
-
-Forks: the conversation, prefix and bounds that a fork takes over from its caller.
-
-A fork has its caller's prefix and history, the same restrictions, and the tools that a sub-agent may run.
-[session/agents/fork_factory]
-
-The skills and the memory in an agent's initial prompt, by its definition.
-
-The agent's policy is extended by the directory of its memory only. Depends on definitions, skill catalogs and policies.
-[session/agents/agent_skills]
+It implements the ports of `teams` and `tools` through which agents are made. Every agent of a process is built here.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from teamwright.agent.activity_monitor import AgentActivity, Watchdog
 from teamwright.agent.agent import Agent, always_false
+from teamwright.agent.agent_hooks import NO_HOOKS, AgentHooks
 from teamwright.agent.agent_type import BUILT_IN, LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, AgentType, load_prompt
+from teamwright.agent.compaction_state import Compaction, CompactSettings
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.fork_origin import contains_fork_prompt, is_fork
-from teamwright.agent.plan_mode import PlanExit, ReminderRole
-from teamwright.agent.prompt import lead_prompt, load_conversation, store_prefix, subagent_prompt, teammate_prompt
-from teamwright.agent.tool import AnyTool, Workplace
-from teamwright.agent.transcript import read_header
+from teamwright.agent.instructions import SessionInstructions
+from teamwright.agent.permission_gate import Denial, KeepGrant, LeftOpen, PermissionGate, never_left_open
+from teamwright.agent.plan_mode import ModeReminder, PlanExit, PlanMode, Remind, ReminderRole, no_reminder
+from teamwright.agent.prompt import (
+    PrefixCache,
+    PrefixModel,
+    PromptEnvironment,
+    SessionPart,
+    lead_prompt,
+    load_conversation,
+    subagent_prompt,
+    teammate_prompt,
+)
+from teamwright.agent.spawn_limits import SpawnLimits
+from teamwright.agent.tool import AnyTool, LastWriters, Workplace
+from teamwright.agent.toolbox import CallNumbers, Toolbox
+from teamwright.agent.transcript import TAG_KEY, header_tag_key, read_header
+from teamwright.approvals.plan_approvals import PlanApprovals
+from teamwright.budgets.budget_tracker import BudgetTracker
+from teamwright.budgets.usage_meter import Meters
 from teamwright.config.agent_type_fields import INHERIT
 from teamwright.config.team_file import roles_text
-from teamwright.hooks.hook_index import PERMISSION, POST_TOOL, PRE_TOOL, TOOL_FAILURE
 from teamwright.hooks.payload import LEAD as LEAD_KIND
 from teamwright.hooks.payload import SUBAGENT, TEAMMATE, HookAgent
-from teamwright.models.model import Model
-from teamwright.models.prefix_builder import tool_names
+from teamwright.models.effort import Effort, effort_for_tokens, prefix_effort, supported_effort
+from teamwright.models.model import Meter, Model, ModelCard, Prefix
+from teamwright.models.prefix_builder import prefix_for_model
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules
-from teamwright.permissions.verdict import Verdict
-from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, UsageError
-from teamwright.protocol.events import Emit, Notice
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, session_list_name
-from teamwright.protocol.messages import Block, tool_calls
+from teamwright.permissions.verdict import Approver, Verdict
+from teamwright.protocol.errors import CannotStart, StorageError, UsageError
+from teamwright.protocol.events import Emit, HasListeners, Notice, always_true
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, session_list_name
+from teamwright.protocol.messages import Block
+from teamwright.protocol.runtime_tags import new_key
+from teamwright.protocol.usage import NO_CAPS, Budget
 from teamwright.sandbox.policy import SandboxSettings, narrow
-from teamwright.session.agents.parts import AgentBasis, AgentParts, AgentTerms, start_reading_state
-from teamwright.session.agents.policies import Inheritance
-from teamwright.session.agents.specs import require_possible
+from teamwright.session.agents.model_sources import SessionModels, require_price, require_price_beside
+from teamwright.session.agents.model_switch import FallbackModels
+from teamwright.session.agents.parts import (
+    CompactionFactory,
+    ServerReminder,
+    fork_definition,
+    start_fork,
+    start_reading_state,
+    starting_point,
+    with_skills,
+)
+from teamwright.session.agents.policies import AgentPolicies, Inheritance
+from teamwright.session.agents.specs import (
+    SpecResolver,
+    missing_effort,
+    name_requester,
+    require_possible,
+    required_effort,
+)
 from teamwright.session.agents.toolset import Toolset
-from teamwright.session.mcp_servers import is_mcp_tool_name
-from teamwright.skills.agent_memory import memory_directory, memory_prompt, parse_scope
-from teamwright.skills.skill_catalog import SkillCatalog
+from teamwright.session.session_hooks import HookedAgent
+from teamwright.storage.paths import Home
 from teamwright.subagents.subagent_run import SubagentRun
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.blocked_callback import blocked_callback
+from teamwright.teams.job_notices import deliver_text
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller
 
@@ -66,6 +92,7 @@ if TYPE_CHECKING:
     from teamwright.git.git_calls import GitState
     from teamwright.session.agents.agent_workspace import AgentWorkspace
     from teamwright.team_records.team_state import Incarnation
+    from teamwright.worktrees.session_worktrees import SessionWorktrees
 
 
 TYPE_KEY = "agent_type"
@@ -76,20 +103,160 @@ WORKTREE_KEY = "worktree"
 """The key of the session's worktree in that line: its name, and the directory in it in which agents work."""
 
 
-def _is_lead_tool(kind: AgentType, tool: str) -> bool:
-    """Return True for a tool of a lead of this agent type: it always has the task list and messages, as teammates."""
-    return kind.allows(tool) or tool in TEAMMATE_TOOLS
+class AgentBasis(Struct, frozen=True):
+    """The parts of an agent that come before its tools and its conversation. `who` has its name and id."""
+
+    who: HookAgent
+    model: Model
+    inherited: Inheritance
+    workplace: Workplace
+    hooks: AgentHooks
+    activity: AgentActivity
 
 
-class AgentFactory(AgentParts):
-    """The factory of the lead, teammates and sub-agents."""
+class AgentFactory(Struct, dict=True):
+    """The factory of the lead, teammates and sub-agents, with what all agents of a session share."""
 
+    home: Home
+    session: SessionId
+    cwd: Path
+    models: SessionModels
+    toolset: Toolset
+    policies: AgentPolicies
+    approver: Approver
+    keep_grant: KeepGrant
+    budget_tracker: BudgetTracker
+    emit: Emit
+    limits: SpawnLimits
+    place: PromptEnvironment
+    instructions: SessionInstructions
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    max_rounds: int | None = None
+    each_rounds: int | None = None
+    """Maximum model calls of each agent but the lead, where it has no other cap."""
+    effort: Effort | None = None
+    """The lead's effort, as a flag or a program set it for this run."""
+    thinking_tokens: int | None = None
+    """The tokens that the lead may think with, where it has no effort."""
+    appended: str = ""
+    base: str = ""
+    """The text that replaces the base of the lead's system prompt; empty for the usual one."""
+    lead_type: str = ""
+    """The agent type of the lead of a new session; empty: it has none."""
+    usual_lead_type: str = ""
+    """The agent type of the lead that the settings name for new sessions."""
+    fallback_models: tuple[str, ...] = ()
+    """The names of the models that agents use, in order, when their own model is not available."""
+    tag_key: str = field(default_factory=new_key)
+    """The key of the runtime's tags, for agents that are created in this process."""
+    numbers: CallNumbers = field(default_factory=CallNumbers)
+    edits: LastWriters = field(default_factory=LastWriters)
+    denials: list[Denial] = field(default_factory=list[Denial])
+    attended: HasListeners = always_true
+    team: SessionTeam | None = None
+    inheritances: WeakValueDictionary[str, Inheritance] = field(default_factory=WeakValueDictionary[str, "Inheritance"])
+    """The values that a sub-agent inherits from its caller, by the caller's name, while the caller lives."""
+    living: WeakValueDictionary[str, Agent] = field(default_factory=WeakValueDictionary[str, Agent])
+    """The live agents by name."""
+    make_worktrees: Callable[[], SessionWorktrees] | None = None
+    """Makes the worktrees of this process when the first agent needs one."""
+    worktree: AgentWorkspace | None = None
+    """The worktree in which the whole session works; None: its agents work in `cwd`."""
+    watchdog: Watchdog | None = None
+    left_open: LeftOpen = never_left_open
+    """Says which calls waited for an answer when an earlier process of the session ended."""
+    mode_untold: bool = False
+    """True when the lead's conversation may not contain the present mode."""
+    may_bypass: bool = False
+    """True when a person allowed bypassPermissions at the start, because it cannot be allowed later."""
+    resolver: SpecResolver = field(default_factory=SpecResolver)
+    compact: CompactSettings = field(default_factory=CompactSettings)
+    prefix_cache: PrefixCache = field(default_factory=PrefixCache)
     kept_worktrees: list[str] = field(default_factory=list[str])
     """Sentences about the worktrees that were not removed when the session was closed."""
 
+    @property
+    def work_directory(self) -> Path:
+        """The directory in which the session's agents work."""
+        return self.cwd if self.worktree is None else self.worktree.cwd
+
+    @cached_property
+    def first(self) -> Inheritance:
+        """The values that the lead's sub-agents inherit."""
+        return Inheritance(lambda: self.policy, None)
+
+    @cached_property
+    def meters(self) -> Meters:
+        return Meters(self.budget_tracker)
+
+    @cached_property
+    def plans(self) -> PlanApprovals:
+        """The plans that wait for approval."""
+        return PlanApprovals(self.approver, self.emit)
+
+    @cached_property
+    def compacting(self) -> CompactionFactory:
+        """The factory of compactions; a reload replaces it."""
+        return CompactionFactory(self.compact, self.toolset)
+
+    @cached_property
+    def fallback(self) -> FallbackModels | None:
+        """The models that agents use when their own model is not available; None without one."""
+        if not self.fallback_models:
+            return None
+
+        async def open_model(name: str) -> Model:
+            return await self._open(self.models.bring_fallback(name), LEAD, self.budget_tracker.each)
+
+        settings = self.toolset.model_settings
+        return FallbackModels(self.fallback_models, open_model, lambda: self.team, settings, self.prefixes)
+
+    async def open_fallback(self) -> None:
+        """Open the fallback models. Raises CannotStart for one that is not available."""
+        if self.fallback is not None:
+            await self.fallback.open()
+
+    @property
+    def policy(self) -> Policy:
+        """The session's policy."""
+        return self.policies.session
+
+    @cached_property
+    def worktrees(self) -> SessionWorktrees:
+        """The worktrees of this process's agents. Their modules are loaded with the first one."""
+        if self.make_worktrees is None:
+            raise CannotStart("no-git", "worktrees are not available here", note="nothing was started")
+        return self.make_worktrees()
+
+    @cached_property
+    def session_directory(self) -> Path:
+        """The session's directory, also in a member process, which has its own directory in it."""
+        return self.home.session(self.cwd, self.session)
+
+    @cached_property
+    def prefixes(self) -> Path:
+        """The directory of the session's prefixes."""
+        return self.session_directory / "prefixes"
+
+    @cached_property
+    def _output(self) -> Path:
+        """The directory of long outputs of tools."""
+        return self.session_directory / "output"
+
+    @cached_property
+    def _history(self) -> Path:
+        """The directory of former contents of files."""
+        return self.session_directory / "history"
+
+    @property
+    def _transcript(self) -> Path:
+        """The session's transcript."""
+        return self.home.transcript(self.cwd, self.session)
+
     def enter_worktree(self, workspace: AgentWorkspace) -> None:
         """Let all agents that are built from now on work in this worktree, unless they have their own."""
-        self.worktree, self.instructions = workspace, workspace.instructions
+        self.worktree = workspace
+        self.instructions = workspace.instructions
         self.place = workspace.environment(self.place)
         self.env |= workspace.variables
         self.policies.session.enter_worktree(workspace.scope)
@@ -123,11 +290,15 @@ class AgentFactory(AgentParts):
         self.plans.lead_team(team)
         await self.policies.read_tasks(team)
         policy = self.policies.with_ownership(self.policy, kind.name if kind is not None and kind.role else "", LEAD)
-        record = self.home.session(self.cwd, self.session) / "plans" / f"{LEAD}.json"
+        record = self.session_directory / "plans" / f"{LEAD}.json"
         plan = self.plans.make_plan_mode(self.policy, self.home.plans, record, name=LEAD, gate=policy)
 
         async def tools() -> list[AnyTool]:
-            own = [t for t in self.toolset.tools(Caller(LEAD, team)) if kind is None or _is_lead_tool(kind, t.name)]
+            own = [
+                t
+                for t in self.toolset.tools(Caller(LEAD, team))
+                if kind is None or kind.allows(t.name) or t.name in TEAMMATE_TOOLS
+            ]
             own += self.toolset.plan_tools(LEAD, plan, self.plans)
             return self._visible_tools([*own, *await self._server_tools(kind, self.first)])
 
@@ -148,16 +319,18 @@ class AgentFactory(AgentParts):
             about = await self._lead_header(basis, start, kind)
             conversation = Conversation.start(self._transcript, prefix, about)
         is_new = conversation.lines <= 1
-        terms = AgentTerms(
-            self.meters.lead(),
-            self.emit,
-            self.plans.restore_plan_mode(LEAD, plan, basis.workplace, new=is_new, begins=plan.is_on),
-            self.compacting.make(team, system, self.prefixes, tools),
-            self.max_rounds if kind is None or self.max_rounds is not None else kind.max_turns,
-            self._reminder(policy, ReminderRole.LEAD),
+        agent = self._agent(
+            basis,
+            own,
+            conversation,
+            meter=self.meters.lead(),
+            emit=self.emit,
+            plan=self.plans.restore_plan_mode(LEAD, plan, basis.workplace, new=is_new, begins=plan.is_on),
+            compaction=self.compacting.make(team, system, self.prefixes, tools),
+            model_calls_left=self.max_rounds if kind is None or self.max_rounds is not None else kind.max_turns,
+            remind=self._reminder(policy, ReminderRole.LEAD),
             wants_hour_cache=lambda: bool(team.running_members),
         )
-        agent = self._agent(basis, own, conversation, terms)
         self.first.effort = agent.effort
         return agent
 
@@ -233,8 +406,10 @@ class AgentFactory(AgentParts):
         )
         if kind.mode is not None:
             self.resolver.notify_once(f"the mode {kind.mode} of {source} is not used: the lead has the session's mode")
-        self.first.definition, self.first.read_only = kind, kind.read_only
-        self.first.disallowed, self.first.kind = kind.disallowed_tools, kind.name if kind.role else ""
+        self.first.definition = kind
+        self.first.read_only = kind.read_only
+        self.first.disallowed = kind.disallowed_tools
+        self.first.kind = kind.name if kind.role else ""
         self.first.sandbox = narrow(self.first.sandbox, kind.sandbox)
         return kind
 
@@ -245,9 +420,10 @@ class AgentFactory(AgentParts):
         model = self._offer_search(await self._open(spec.model, spec.name, budget))
         await self.open_fallback()
         path = Path(incarnation.transcript)
-        header, prefixes = read_header(path), path.parent.parent / "prefixes"
-        git = start_reading_state(spec.cwd or self.work_directory) if header is None else None
+        prefixes = path.parent.parent / "prefixes"
+        header = read_header(path)
         is_new = header is None
+        git = start_reading_state(spec.cwd or self.work_directory) if is_new else None
         effort = self.resolver.resolve_effort(spec, kind, model.card, self.first.effort) if is_new else None
         place = await self._place_of(spec)
         await self.policies.read_tasks(team)
@@ -268,33 +444,51 @@ class AgentFactory(AgentParts):
         def system() -> list[Block]:
             return teammate_prompt(spec.name, team.name, kind, self._session_part(header, policy(), place))
 
-        agent_id = f"{spec.name}@{team.name}"
-        who = HookAgent(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
-        who = replace(who, generation=incarnation.incarnation, own=path)
-        basis, own = self._basis(who, model, inherited, None if place is not None else spec.cwd), await tools()
+        who = HookAgent(
+            self.session,
+            self._transcript,
+            TEAMMATE,
+            spec.name,
+            f"{spec.name}@{team.name}",
+            kind.name,
+            team.name,
+            LEAD_ALIAS,
+            generation=incarnation.incarnation,
+            own=path,
+        )
+        basis = self._basis(who, model, inherited, None if place is not None else spec.cwd)
+        own = await tools()
         if git is None:
             conversation = self._go_on(load_conversation(path, prefixes), model)
         else:
             prefix = self._prefix(model, system(), own, effort)
             conversation = Conversation.start(path, prefix, self._about(basis, await git))
         activity = basis.activity  # the time counter outlives the member, and must not keep a reference to it
-        terms = AgentTerms(
-            self.meters.member(spec.name, budget, lambda: activity.worked_s, is_resumed=not is_new),
-            self.emit,
-            self.plans.restore_plan_mode(spec.name, plan, basis.workplace, new=is_new, begins=spec.starts_in_plan_mode),
-            self.compacting.make(team, system, prefixes, tools),
-            self._rounds_left(spec, budget, conversation),
-            self._reminder(inherited.current_policy(), ReminderRole.MEMBER),
+        return self._agent(
+            basis,
+            own,
+            conversation,
+            meter=self.meters.member(spec.name, budget, lambda: activity.worked_s, is_resumed=not is_new),
+            emit=self.emit,
+            plan=self.plans.restore_plan_mode(
+                spec.name, plan, basis.workplace, new=is_new, begins=spec.starts_in_plan_mode
+            ),
+            compaction=self.compacting.make(team, system, prefixes, tools),
+            model_calls_left=self._rounds_left(spec, budget, conversation),
+            remind=self._reminder(inherited.current_policy(), ReminderRole.MEMBER),
         )
-        return self._agent(basis, own, conversation, terms)
 
     async def build_subagent(
         self, spec: SpawnSpec, caller: str, run: SubagentRun, emit: Emit, *, resumed: bool = False
     ) -> Agent:
         """Build a sub-agent (port of `teams`): new, or with its whole conversation. Raises TeamwrightError."""
-        spec, agent_id, path = self.resolve(spec), run.id, self.transcript_path(run.id)
+        spec = self.resolve(spec)
+        agent_id = run.id
+        path = self.transcript_path(agent_id)
         parent = self.inheritances.get(caller, self.first)
-        kind = fork_definition(self.resolver.definition(spec), parent) if spec.fork else self.resolver.definition(spec)
+        kind = self.resolver.definition(spec)
+        if spec.fork:
+            kind = fork_definition(kind, parent)
         budget = spec.budget.smaller_caps(self.budget_tracker.each)
         start = await starting_point(spec, run, self.living.get(caller), path, self.prefixes, is_resumed=resumed)
         model = await self._open(spec.model or parent.model, caller, budget, spec)
@@ -310,34 +504,49 @@ class AgentFactory(AgentParts):
         below = None if spec.fork or inherited.depth >= self.limits.settings.depth else self.team
         tools = self.toolset.subagent_tools(agent_id, below, parent.disallowed)
         tools = [t for t in (*tools, *self.toolset.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
-        tools = [
-            *tools,
-            *await self._server_tools(kind, inherited, (*NOT_FOR_SUBAGENTS, *parent.disallowed)),
-        ]
+        tools += await self._server_tools(kind, inherited, (*NOT_FOR_SUBAGENTS, *parent.disallowed))
         tools = self._visible_tools(start.tools(tools, self.toolset))
         system = subagent_prompt(kind, self._session_part(start.header, policy(), place))
-        above, cwd = LEAD_ALIAS if caller == LEAD else caller, None if spec.worktree is not None else spec.cwd
-        whose = (SUBAGENT, agent_id, agent_id, kind.name, "", above, run.generation, path)
-        basis = self._basis(HookAgent(self.session, self._transcript, *whose), model, inherited, cwd)
-        if start.conversation is None:
+        who = HookAgent(
+            self.session,
+            self._transcript,
+            SUBAGENT,
+            agent_id,
+            agent_id,
+            kind.name,
+            parent=LEAD_ALIAS if caller == LEAD else caller,
+            generation=run.generation,
+            own=path,
+        )
+        basis = self._basis(who, model, inherited, None if spec.worktree is not None else spec.cwd)
+        if start.origin is not None:
+            conversation = start_fork(start.origin, path, self._about(basis), basis.workplace, self.prefixes)
+        elif start.former is not None:
+            conversation = self._go_on(start.former, model)
+        else:
             prefix = self._prefix(model, system, tools, effort)
             conversation = Conversation.start(path, prefix, self._about(basis), with_next=True)
-        else:
-            conversation = self._continue(start, basis, path)
         if spec.starts_in_plan_mode:
             plan.start(PlanExit.NEVER)
-        activity, fork, compacting = basis.activity, self.living.get(caller) if spec.fork else None, self.compacting
-        terms = AgentTerms(
-            self.meters.subagent(agent_id, caller, budget, lambda: activity.worked_s),
-            emit,
-            plan,
-            compacting.make_for_fork(path) if spec.fork else compacting.make(None, lambda: system, self.prefixes),
-            self._rounds_left(spec, budget, conversation),
-            wants_hour_cache=always_false if fork is None else fork.wants_hour_cache,
+        if spec.fork:
+            compaction = self.compacting.make_for_fork(path)
+        else:
+            compaction = self.compacting.make(None, lambda: system, self.prefixes)
+        activity = basis.activity  # the time counter outlives the agent, and must not keep a reference to it
+        forked = self.living.get(caller) if spec.fork else None
+        return self._agent(
+            basis,
+            tools,
+            conversation,
+            meter=self.meters.subagent(agent_id, caller, budget, lambda: activity.worked_s),
+            emit=emit,
+            plan=plan,
+            compaction=compaction,
+            model_calls_left=self._rounds_left(spec, budget, conversation),
+            wants_hour_cache=always_false if forked is None else forked.wants_hour_cache,
             caller=caller,
             parent_call=run.call,
         )
-        return self._agent(basis, tools, conversation, terms)
 
     async def _subagent_place(
         self, spec: SpawnSpec, parent: Inheritance, run: SubagentRun
@@ -373,13 +582,6 @@ class AgentFactory(AgentParts):
         if path and (notice := await self.worktrees.end(Path(str(path)))):
             run.add_text(notice)
 
-    def _continue(self, start: StartingPoint, basis: AgentBasis, path: Path) -> Conversation:
-        """Return the conversation of a resumed sub-agent or of a new fork."""
-        if start.origin is not None:
-            return start_fork(start.origin, path, self._about(basis), basis.workplace, self.prefixes)
-        assert start.former is not None
-        return self._go_on(start.former, basis.model)
-
     def transcript_path(self, id: str) -> Path:
         """Return the path of a sub-agent's transcript (port of `teams`)."""
         return self.home.agent_transcript(self.cwd, self.session, id)
@@ -401,156 +603,196 @@ class AgentFactory(AgentParts):
         """
         return self.resolver.resolve(spec)
 
-
-_OF_CALLS = frozenset({PRE_TOOL, POST_TOOL, TOOL_FAILURE, PERMISSION})
-"""Events whose hooks guard calls. The caller's hooks for starts, stops and goals do not apply to a fork."""
-
-_CALLERS = NOT_FOR_SUBAGENTS | {"Agent"}
-"""Tools that act in the name of a fork's caller, or would delegate its job, at any depth."""
-
-
-def fork_definition(kind: AgentType, parent: Inheritance) -> AgentType:
-    """Return the agent type of a fork: the caller's tool restrictions, servers and hooks, and their origin."""
-    definition = parent.definition
-    if definition is None:
-        return kind
-    hooks = tuple(hook for hook in definition.hooks if hook.event in _OF_CALLS)
-    return replace(
-        kind,
-        tools=definition.tools,
-        disallowed_tools=definition.disallowed_tools,
-        read_only=definition.read_only,
-        sandbox=definition.sandbox,
-        mcp_servers=definition.mcp_servers,
-        source=definition.source,
-        file=definition.file,
-        hooks=hooks,
-    )
-
-
-class StartingPoint(Struct, frozen=True):
-    """The starting point of a sub-agent: its own conversation (`former`), or for a new fork that of `origin`.
-
-    A new sub-agent has neither. `fork`: it is a fork, new or resumed.
-    """
-
-    fork: bool = False
-    former: Conversation | None = None
-    origin: Agent | None = None
-
-    @property
-    def conversation(self) -> Conversation | None:
-        """The conversation from which it continues."""
-        return self.former if self.origin is None else self.origin.conversation
-
-    @property
-    def is_new(self) -> bool:
-        """True for a new sub-agent that continues no conversation."""
-        return self.conversation is None
-
-    @property
-    def header(self) -> Mapping[str, Any] | None:
-        """The first line of the transcript from which it continues."""
-        return None if self.conversation is None else self.conversation.header
-
-    async def model(self, model: Model, opened: Callable[[str], Awaitable[Model]]) -> Model:
-        """Return the model: for a fork its caller's, or its earlier one, which `opened` opens by name.
-
-        Raises TeamRefused for a new fork whose caller's model cannot be opened a second time.
+    async def _open(
+        self, name: str | None, agent: str, budget: Budget = NO_CAPS, spec: SpawnSpec | None = None
+    ) -> Model:
+        """Open the model for an agent. Raises CannotStart, also when its price must be known and is not: when money is
+        capped, and when only a call of a model names the model.
         """
-        talk = self.conversation
-        if not self.fork or talk is None or model.card.wire == talk.prefix.model:
-            return model
-        name = self.origin.model.card.name if self.origin is not None else str(talk.header.get("model"))
-        with suppress(CannotStart, UsageError):
-            other = await opened(name)
-            if other.card.wire == talk.prefix.model:
-                return other
-        if self.origin is None:
-            return model
-        what = f"a fork has the very model of its caller, and {name} cannot be opened again"
-        raise TeamRefused("team-refused", what, do=["Name a subagent_type."], note="nothing was started")
+        try:
+            model = await self.models.open(name, agent)
+        except CannotStart as problem:
+            raise name_requester(problem, spec) if spec is not None else problem from None
+        require_price(self.budget_tracker.stated_budget.smaller_caps(budget).usd, model.card)
+        if spec is not None and name == spec.model:
+            of_type = spec.definition.model if spec.definition is not None else None
+            is_named_by_call_only = spec.model not in (None, of_type) and not self.models.is_named(str(spec.model))
+            if is_named_by_call_only:
+                require_price_beside(model.card, (await self.models.open(None, LEAD)).card)
+        return model
 
-    def tools(self, tools: Sequence[AnyTool], toolset: Toolset) -> list[AnyTool]:
-        """Return a fork's tools, as its prefix names them; a missing tool is replaced by one that reports its
-        absence.
-        """
-        talk = self.conversation
-        if not self.fork or talk is None:
-            return list(tools)
-        from teamwright.tools.subagent.agent_without_team import ForbiddenInFork
+    def _reminder(self, policy: Policy, role: ReminderRole) -> ModeReminder:
+        """Return the mode reminder of an agent. The lead is reminded of a new mode here, members by mail."""
+        if role is ReminderRole.LEAD:
+            known_mode = None if self.mode_untold else policy.display_mode
+            return ModeReminder(lambda: policy.display_mode, role, known_mode, announces=True)
+        return ModeReminder(lambda: policy.mode, role, None, announces=False)
 
-        named = tool_names(talk.prefix)
-        have = toolset.without_subagent_skills(
-            [tool for tool in tools if tool.name in named and tool.name not in _CALLERS]
+    def _go_on(self, conversation: Conversation, model: Model, effort: Effort | None = None) -> Conversation:
+        """Prepare a conversation for a resume: its prefix is kept, except for another model or effort."""
+        prefix, card = conversation.prefix, model.card
+        if conversation.lost_lines is not None:
+            member = str(conversation.header.get("member", LEAD))
+            self.emit(Notice(member=member, text=str(conversation.lost_lines), level="warning"))
+        had = prefix_effort(prefix)
+        if prefix.model != card.wire or effort not in {None, had}:
+            if effort is None and had is not None and supported_effort(card, had) is None:
+                self.resolver.notify_once(
+                    f"the effort {had} of a resumed conversation is not used: {missing_effort(card)}"
+                )
+            conversation.replace_prefix(prefix_for_model(prefix, card, self.toolset.model_settings, effort=effort))
+        return conversation
+
+    def _lead_effort(self, card: ModelCard, kind: AgentType | None = None) -> Effort | None:
+        """Return the effort of a flag, which the model must support, else of the lead's type, else of the settings."""
+        if self.effort is not None:
+            return required_effort(card, self.effort)
+        if self.thinking_tokens is not None:
+            return effort_for_tokens(card, self.thinking_tokens)
+        who, effort = "the settings", self.toolset.model_settings.effort
+        if kind is not None and kind.effort is not None:
+            who, effort = f"the agent type {kind.name}", kind.effort
+        if effort is not None and supported_effort(card, effort) is None:
+            self.resolver.notify_once(f"the effort {effort} of {who} is not used: {missing_effort(card)}")
+        return supported_effort(card, effort)
+
+    def _rounds_left(self, spec: SpawnSpec, budget: Budget, conversation: Conversation) -> int | None:
+        """Return the model calls that an agent has left, of its cap over all resumes, else of the run's cap."""
+        cap = budget.smaller_caps(Budget(turns=spec.max_turns)).turns
+        return self.each_rounds if cap is None else max(0, cap - conversation.answer_count)
+
+    async def _place_of(self, spec: SpawnSpec) -> AgentWorkspace | None:
+        """Return the worktree place of a new or resumed agent; None without one. Raises TeamwrightError."""
+        if spec.worktree is None:
+            return None
+        from teamwright.session.agents.agent_workspace import open_workspace  # not loaded without worktrees
+
+        return await open_workspace(self.worktrees, spec.worktree, self.instructions, self.home.own)
+
+    def _basis(self, who: HookAgent, model: Model, inherited: Inheritance, cwd: Path | None = None) -> AgentBasis:
+        """Return the parts of an agent that come before its tools and its conversation."""
+        place = inherited.place
+        workplace = Workplace(
+            cwd or (self.work_directory if place is None else place.cwd),
+            lambda: inherited.current_policy().directories,
+            self._output,
+            self._history,
+            last_writers=self.edits,
+            env=self.env if place is None else {**self.env, **place.variables},
+            accepts_images=model.card.images,
+            instructions=self.instructions if place is None else place.instructions,
+            withholds=lambda file: inherited.current_policy().withholds(file),
+            temporary=inherited.current_policy().scope.temporary,
+            sandbox=inherited.sandbox,
         )
-        known = {tool.name for tool in have}
-        return [*have, *(ForbiddenInFork(name) for name in named if name not in known and not is_mcp_tool_name(name))]
+        hooks = NO_HOOKS
+        if not (inherited.definition is not None and inherited.definition.is_hook):
+            later = partial(deliver_text, lambda: self.team, who)
+            agent = HookedAgent(who, inherited.display_name, workplace, inherited.current_policy(), later)
+            hooks = self.toolset.hooking.make(agent, self.denials, inherited.own_hooks)
+        is_watched = self.watchdog is not None and who.kind != SUBAGENT
+        activity = self.watchdog.activity(who.name) if self.watchdog is not None and is_watched else AgentActivity()
+        return AgentBasis(who, model, inherited, workplace, hooks, activity)
 
+    def _gate(self, inherited: Inheritance) -> PermissionGate:
+        """Return the permission gate of an agent with these inherited values."""
+        return PermissionGate(
+            inherited.display_name,
+            inherited.current_policy,
+            self.approver,
+            self.denials,
+            self.policies.keep_always,
+            on_waiting=inherited.waiting,
+            read_only=inherited.read_only,
+            owner=inherited.root,
+            lead_may_allow=self.policies.lead_may,
+            keep_grant=self.keep_grant,
+            left_open=self.left_open,
+        )
 
-_NOTHING = StartingPoint()
+    def _visible_tools(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
+        """Return the tools that no rule hides."""
+        return self.toolset.without_subagent_skills([tool for tool in tools if not self.policy.hides(tool.name)])
 
+    def _prefix(self, model: Model, system: list[Block], tools: Sequence[AnyTool], effort: Effort | None) -> Prefix:
+        return self.prefix_cache.prefix(
+            self.prefixes, PrefixModel(model.card, self.toolset.model_settings, effort), system, tools
+        )
 
-def start_fork(
-    origin: Agent, path: Path, about: Mapping[str, Any], workplace: Workplace, prefixes: Path
-) -> Conversation:
-    """Start a fork's conversation where its caller's is; files that the caller has read count as read."""
-    store_prefix(prefixes, origin.conversation.prefix)
-    workplace.seen_files.update(origin.toolbox.workplace.seen_files)
-    return origin.conversation.fork(path, about)
+    def _about(self, basis: AgentBasis, git: GitState | None = None) -> dict[str, Any]:
+        """Return the first line of a new transcript. `git` is the state of the repository when the agent started."""
+        about = {
+            "session": self.session,
+            "member": basis.who.name,
+            "agent_id": basis.who.agent_id,
+            "cwd": str(basis.workplace.cwd),
+            "model": basis.model.card.name,
+            TAG_KEY: self.tag_key,
+        }
+        return about if git is None else {**about, "git_head": git.head, "git_dirty": git.dirty}
 
+    def _session_part(
+        self, header: Mapping[str, Any] | None, policy: Policy, place: AgentWorkspace | None = None
+    ) -> SessionPart:
+        """Return the session's part of a prompt; a resumed agent keeps the key in its transcript's first line."""
+        key = self.tag_key if header is None else header_tag_key(header)
+        if place is not None:
+            return SessionPart(place.environment(self.place), key, place.instructions.initial_for(policy.withholds))
+        return SessionPart(self.place, key, self.instructions.initial_for(policy.withholds))
 
-async def starting_point(
-    spec: SpawnSpec, run: SubagentRun, caller: Agent | None, path: Path, prefixes: Path, *, is_resumed: bool
-) -> StartingPoint:
-    """Return the starting point of a sub-agent; `path` is its transcript. Raises StorageError, TeamRefused."""
-    if is_resumed:
-        former = await asyncio.to_thread(load_conversation, path, prefixes)
-        return StartingPoint(spec.fork, former)
-    return StartingPoint(spec.fork, origin=_origin_of_fork(caller, run)) if spec.fork else _NOTHING
-
-
-def _origin_of_fork(caller: Agent | None, run: SubagentRun) -> Agent:
-    """Return the agent to fork, whose call asks for the fork. Raises TeamRefused."""
-    if caller is None or all(call.id != run.call for call in tool_calls(caller.conversation.last_content())):
-        what, do = "a fork begins at a call of the agent that it is made of, and there is none", "Name a subagent_type."
-        raise TeamRefused("team-refused", what, do=[do], note="nothing was started")
-    talk = caller.conversation
-    if is_fork(talk.header) or contains_fork_prompt(talk.items):
-        what, do = "a fork cannot be forked", "Do the job yourself."
-        raise TeamRefused("team-refused", what, do=[do], note="nothing was started")
-    return caller
-
-
-def with_skills(
-    kind: AgentType, policy: Policy, shelf: SkillCatalog, home: Path, emit: Emit, *, otherwise: str = ""
-) -> AgentType:
-    """Return the agent type with its skills and memory in its prompt. Unavailable ones are left out and reported.
-
-    `policy` is the agent's own, which allows the memory from now on. `home` is the user's state root; `otherwise` is
-    the prompt of an agent type without one.
-    """
-    if kind.memory is None and not kind.skills:
-        return kind
-    texts, missing = shelf.preload(kind.skills)
-    for what in missing:
-        _warn(emit, f"the agent type {kind.name} begins without a skill: {what}")
-    parts = (kind.prompt or otherwise, texts, _memory(kind, policy, home, emit))
-    return replace(kind, prompt="\n\n".join(part for part in parts if part))
-
-
-def _memory(kind: AgentType, policy: Policy, home: Path, emit: Emit) -> str:
-    if kind.memory is None:
-        return ""
-    root = policy.scope.base
-    try:
-        prompt = memory_prompt(kind.memory, kind.name, root, home)
-        policy.allow_memory(memory_directory(parse_scope(kind.memory), kind.name, root, home))
-    except UsageError as problem:
-        _warn(emit, f"the agent type {kind.name} begins without memory: {problem.what}")
-        return ""
-    return prompt
-
-
-def _warn(emit: Emit, text: str) -> None:
-    emit(Notice(member=LEAD, text=text, level="warning"))
+    def _agent(
+        self,
+        basis: AgentBasis,
+        tools: Sequence[AnyTool],
+        conversation: Conversation,
+        *,
+        meter: Meter,
+        emit: Emit,
+        plan: PlanMode,
+        compaction: Compaction,
+        model_calls_left: int | None,
+        remind: Remind = no_reminder,
+        wants_hour_cache: Callable[[], bool] = always_false,
+        caller: str = "",
+        parent_call: str | None = None,
+    ) -> Agent:
+        """Return the agent of these parts, which is found by its name as long as it lives."""
+        who = basis.who
+        toolbox = Toolbox(
+            who.name,
+            tools,
+            basis.workplace,
+            gate=self._gate(basis.inherited),
+            numbers=self.numbers,
+            emit=self.emit,
+            has_listeners=self.attended,
+            activity=basis.activity,
+            record=conversation,
+            wrap=basis.hooks.wrap,
+        )
+        agent = self.living[who.name] = Agent(
+            who.name,
+            who.agent_id,
+            basis.model,
+            conversation,
+            toolbox,
+            meter,
+            emit,
+            model_calls_left=model_calls_left,
+            model_calls_cap=model_calls_left,
+            parent_call=parent_call,
+            has_listeners=self.attended,
+            activity=basis.activity,
+            remind=ServerReminder(remind, lambda: toolbox.tools, lambda: conversation.items),
+            caller=caller,
+            hooks=basis.hooks,
+            policy=basis.inherited.current_policy(),
+            plan=plan,
+            compaction=compaction,
+            effort=prefix_effort(conversation.prefix),
+            wants_hour_cache=wants_hour_cache,
+            watched_directories=lambda: () if self.team is None else self.team.tasks.store.directories,
+            fallback=self.fallback,
+        )
+        basis.inherited.effort = agent.effort
+        return agent

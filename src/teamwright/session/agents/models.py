@@ -60,7 +60,7 @@ async def change_model(
     if agent.name == LEAD:
         await _keep_of_lead(team, agent_factory, models, agent, name)
         if saved_name:
-            save_lead_model(agent_factory.home.session(agent_factory.cwd, agent_factory.session), card.name)
+            save_lead_model(agent_factory.session_directory, card.name)
         models.chosen = name
     else:
         await _keep_of_member(team, agent_factory, agent.name, name, saved_name and card.name)

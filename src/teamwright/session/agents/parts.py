@@ -1,408 +1,211 @@
-"""The parts of agents: those that all agents of a session share, and those of each agent.
+"""Parts of agents that the agent factory puts together: forks, skills in prompts, compaction, server reminders.
 
-Depends on all packages below.
-[session/agents/agent_parts]
-
-The ports of an agent's compaction: its settings, the restated facts and the new prefix.
-
-A compaction begins a new prefix, with the system prompt and tools of a newly created agent. Depends on the agent, its
-team and the toolset.
-[session/agents/compaction_ports]
-
-Reminders of an agent about its MCP servers: their instructions once, and changes of resources that it read.
-
-A server's instructions are text of another program, so they are data in a note of the runtime, never in the prefix.
-Depends on the tools of the agent, which name its servers.
-[session/agents/mcp_reminder]
+A fork begins with the prefix and the history of its caller, under the same restrictions. A compaction begins a new
+prefix, with the prompt and the tools of a newly created agent. Instructions of MCP servers are text of another
+program, so an agent gets them as data in a note of the runtime, never in its prefix.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from weakref import WeakValueDictionary
 
-from msgspec import Struct, field
+from msgspec import Struct
+from msgspec.structs import replace
 
-from teamwright.agent.activity_monitor import AgentActivity, Watchdog
-from teamwright.agent.agent import Agent, always_false
-from teamwright.agent.agent_hooks import NO_HOOKS, AgentHooks
-from teamwright.agent.agent_type import AgentType
+from teamwright.agent.agent import Agent
+from teamwright.agent.agent_type import NOT_FOR_SUBAGENTS, AgentType
 from teamwright.agent.compaction_state import CompactedAgent, Compaction, CompactSettings
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.fork_origin import read_fork_prompt
-from teamwright.agent.instructions import SessionInstructions
-from teamwright.agent.permission_gate import Denial, KeepGrant, LeftOpen, PermissionGate, never_left_open
-from teamwright.agent.plan_mode import ModeReminder, PlanMode, Remind, ReminderRole, no_reminder
-from teamwright.agent.prompt import PrefixCache, PrefixModel, PromptEnvironment, SessionPart, shared_parts, store_prefix
-from teamwright.agent.spawn_limits import SpawnLimits
-from teamwright.agent.tool import AnyTool, LastWriters, Workplace
-from teamwright.agent.toolbox import CallNumbers, Toolbox
-from teamwright.agent.transcript import TAG_KEY, header_tag_key
-from teamwright.approvals.plan_approvals import PlanApprovals
-from teamwright.budgets.budget_tracker import BudgetTracker
-from teamwright.budgets.usage_meter import Meters
+from teamwright.agent.fork_origin import contains_fork_prompt, is_fork, read_fork_prompt
+from teamwright.agent.plan_mode import Remind
+from teamwright.agent.prompt import (
+    load_conversation,
+    shared_parts,
+    store_prefix,
+)
+from teamwright.agent.tool import AnyTool, Workplace
 from teamwright.git.repository import discover
-from teamwright.hooks.payload import SUBAGENT, HookAgent
-from teamwright.models.effort import Effort, effort_for_tokens, prefix_effort, supported_effort
-from teamwright.models.model import Meter, Model, ModelCard, Prefix
-from teamwright.models.prefix_builder import build_prefix, prefix_for_model
+from teamwright.hooks.hook_index import PERMISSION, POST_TOOL, PRE_TOOL, TOOL_FAILURE
+from teamwright.models.effort import supported_effort
+from teamwright.models.model import Model, Prefix
+from teamwright.models.prefix_builder import build_prefix, tool_names
 from teamwright.permissions.permission_decision import Policy
-from teamwright.permissions.verdict import Approver
-from teamwright.protocol.errors import CannotStart
-from teamwright.protocol.events import Emit, HasListeners, Notice, always_true
-from teamwright.protocol.ids import LEAD, SessionId
-from teamwright.protocol.messages import Block
-from teamwright.protocol.runtime_tags import escape_tags, new_key
-from teamwright.protocol.usage import NO_CAPS, Budget
-from teamwright.session.agents.model_sources import SessionModels, require_price, require_price_beside
-from teamwright.session.agents.model_switch import FallbackModels
-from teamwright.session.agents.policies import AgentPolicies, Inheritance
-from teamwright.session.agents.specs import SpecResolver, missing_effort, name_requester, required_effort
+from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
+from teamwright.protocol.events import Emit, Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.messages import Block, tool_calls
+from teamwright.protocol.runtime_tags import escape_tags
+from teamwright.session.agents.policies import Inheritance
 from teamwright.session.agents.toolset import Toolset
-from teamwright.session.mcp_servers import CALL, is_mcp_tool, renew_mcp_tools
-from teamwright.session.session_hooks import HookedAgent
-from teamwright.storage.paths import Home
-from teamwright.teams.job_notices import deliver_text
+from teamwright.session.mcp_servers import CALL, is_mcp_tool, is_mcp_tool_name, renew_mcp_tools
+from teamwright.skills.agent_memory import memory_directory, memory_prompt, parse_scope
+from teamwright.skills.skill_catalog import SkillCatalog
+from teamwright.subagents.subagent_run import SubagentRun
+from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_state_reminder import StateReminder
 
 if TYPE_CHECKING:
     from teamwright.git.git_calls import GitState
-    from teamwright.session.agents.agent_workspace import AgentWorkspace
-    from teamwright.team_records.spawn_spec import SpawnSpec
     from teamwright.tools.read_mcp_resource import ReadMcpResource
-    from teamwright.worktrees.session_worktrees import SessionWorktrees
 
 
-class AgentBasis(Struct, frozen=True):
-    """The parts of an agent that come before its tools and its conversation. `who` has its name and id."""
+_OF_CALLS = frozenset({PRE_TOOL, POST_TOOL, TOOL_FAILURE, PERMISSION})
+"""Events whose hooks guard calls. The caller's hooks for starts, stops and goals do not apply to a fork."""
 
-    who: HookAgent
-    model: Model
-    inherited: Inheritance
-    workplace: Workplace
-    hooks: AgentHooks
-    activity: AgentActivity
+_CALLERS = NOT_FOR_SUBAGENTS | {"Agent"}
+"""Tools that act in the name of a fork's caller, or would delegate its job, at any depth."""
 
 
-class AgentTerms(Struct, frozen=True):
-    """The terms on which an agent works (see `Agent`): its caps, plan mode, compaction, reminders and caller."""
+def fork_definition(kind: AgentType, parent: Inheritance) -> AgentType:
+    """Return the agent type of a fork: the caller's tool restrictions, servers and hooks, and their origin."""
+    definition = parent.definition
+    if definition is None:
+        return kind
+    hooks = tuple(hook for hook in definition.hooks if hook.event in _OF_CALLS)
+    return replace(
+        kind,
+        tools=definition.tools,
+        disallowed_tools=definition.disallowed_tools,
+        read_only=definition.read_only,
+        sandbox=definition.sandbox,
+        mcp_servers=definition.mcp_servers,
+        source=definition.source,
+        file=definition.file,
+        hooks=hooks,
+    )
 
-    meter: Meter
-    emit: Emit
-    plan: PlanMode
-    compaction: Compaction
-    model_calls_left: int | None = None
-    remind: Remind = no_reminder
-    wants_hour_cache: Callable[[], bool] = always_false
-    caller: str = ""
-    parent_call: str | None = None
 
+class StartingPoint(Struct, frozen=True):
+    """The starting point of a sub-agent: its own conversation (`former`), or for a new fork that of `origin`.
 
-class AgentParts(Struct, dict=True):
-    """The parts that all agents of a session share, and the construction of the parts of each agent."""
+    A new sub-agent has neither. `fork`: it is a fork, new or resumed.
+    """
 
-    home: Home
-    session: SessionId
-    cwd: Path
-    models: SessionModels
-    toolset: Toolset
-    policies: AgentPolicies
-    approver: Approver
-    keep_grant: KeepGrant
-    budget_tracker: BudgetTracker
-    emit: Emit
-    limits: SpawnLimits
-    place: PromptEnvironment
-    instructions: SessionInstructions
-    env: dict[str, str] = field(default_factory=dict[str, str])
-    max_rounds: int | None = None
-    each_rounds: int | None = None
-    """Maximum model calls of each agent but the lead, where it has no other cap."""
-    effort: Effort | None = None
-    """The lead's effort, as a flag or a program set it for this run."""
-    thinking_tokens: int | None = None
-    """The tokens that the lead may think with, where it has no effort."""
-    appended: str = ""
-    base: str = ""
-    """The text that replaces the base of the lead's system prompt; empty for the usual one."""
-    lead_type: str = ""
-    """The agent type of the lead of a new session; empty: it has none."""
-    usual_lead_type: str = ""
-    """The agent type of the lead that the settings name for new sessions."""
-    fallback_models: tuple[str, ...] = ()
-    """The names of the models that agents use, in order, when their own model is not available."""
-    tag_key: str = field(default_factory=new_key)
-    """The key of the runtime's tags, for agents that are created in this process."""
-    numbers: CallNumbers = field(default_factory=CallNumbers)
-    edits: LastWriters = field(default_factory=LastWriters)
-    denials: list[Denial] = field(default_factory=list[Denial])
-    attended: HasListeners = always_true
-    team: SessionTeam | None = None
-    inheritances: WeakValueDictionary[str, Inheritance] = field(default_factory=WeakValueDictionary[str, "Inheritance"])
-    """The values that a sub-agent inherits from its caller, by the caller's name, while the caller lives."""
-    living: WeakValueDictionary[str, Agent] = field(default_factory=WeakValueDictionary[str, Agent])
-    """The live agents by name."""
-    make_worktrees: Callable[[], SessionWorktrees] | None = None
-    """Makes the worktrees of this process when the first agent needs one."""
-    worktree: AgentWorkspace | None = None
-    """The worktree in which the whole session works; None: its agents work in `cwd`."""
-    watchdog: Watchdog | None = None
-    left_open: LeftOpen = never_left_open
-    """Says which calls waited for an answer when an earlier process of the session ended."""
-    mode_untold: bool = False
-    """True when the lead's conversation may not contain the present mode."""
-    may_bypass: bool = False
-    """True when a person allowed bypassPermissions at the start, because it cannot be allowed later."""
-    resolver: SpecResolver = field(default_factory=SpecResolver)
-    compact: CompactSettings = field(default_factory=CompactSettings)
-    births: PrefixCache = field(default_factory=PrefixCache)
+    fork: bool = False
+    former: Conversation | None = None
+    origin: Agent | None = None
 
     @property
-    def work_directory(self) -> Path:
-        """The directory in which the session's agents work."""
-        return self.cwd if self.worktree is None else self.worktree.cwd
-
-    @cached_property
-    def first(self) -> Inheritance:
-        """The values that the lead's sub-agents inherit."""
-        return Inheritance(lambda: self.policy, None)
-
-    @cached_property
-    def meters(self) -> Meters:
-        return Meters(self.budget_tracker)
-
-    @cached_property
-    def plans(self) -> PlanApprovals:
-        """The plans that wait for approval."""
-        return PlanApprovals(self.approver, self.emit)
-
-    @cached_property
-    def compacting(self) -> CompactionFactory:
-        """The factory of compactions; a reload replaces it."""
-        return CompactionFactory(self.compact, self.toolset)
-
-    @cached_property
-    def fallback(self) -> FallbackModels | None:
-        """The models that agents use when their own model is not available; None without one."""
-        if not self.fallback_models:
-            return None
-
-        async def open_model(name: str) -> Model:
-            return await self._open(self.models.bring_fallback(name), LEAD, self.budget_tracker.each)
-
-        settings = self.toolset.model_settings
-        return FallbackModels(self.fallback_models, open_model, lambda: self.team, settings, self.prefixes)
-
-    async def open_fallback(self) -> None:
-        """Open the fallback models. Raises CannotStart for one that is not available."""
-        if self.fallback is not None:
-            await self.fallback.open()
+    def conversation(self) -> Conversation | None:
+        """The conversation from which it continues."""
+        return self.former if self.origin is None else self.origin.conversation
 
     @property
-    def policy(self) -> Policy:
-        """The session's policy."""
-        return self.policies.session
+    def is_new(self) -> bool:
+        """True for a new sub-agent that continues no conversation."""
+        return self.conversation is None
 
-    async def _open(
-        self, name: str | None, agent: str, budget: Budget = NO_CAPS, spec: SpawnSpec | None = None
-    ) -> Model:
-        """Open the model for an agent. Raises CannotStart, also when its price must be known and is not: when money is
-        capped, and when only a call of a model names the model.
+    @property
+    def header(self) -> Mapping[str, Any] | None:
+        """The first line of the transcript from which it continues."""
+        return None if self.conversation is None else self.conversation.header
+
+    async def model(self, model: Model, opened: Callable[[str], Awaitable[Model]]) -> Model:
+        """Return the model: for a fork its caller's, or its earlier one, which `opened` opens by name.
+
+        Raises TeamRefused for a new fork whose caller's model cannot be opened a second time.
         """
-        try:
-            model = await self.models.open(name, agent)
-        except CannotStart as problem:
-            raise name_requester(problem, spec) if spec is not None else problem from None
-        require_price(self.budget_tracker.stated_budget.smaller_caps(budget).usd, model.card)
-        if spec is not None and name == spec.model and self._is_named_by_call_only(spec):
-            require_price_beside(model.card, (await self.models.open(None, LEAD)).card)
-        return model
+        talk = self.conversation
+        if not self.fork or talk is None or model.card.wire == talk.prefix.model:
+            return model
+        name = self.origin.model.card.name if self.origin is not None else str(talk.header.get("model"))
+        with suppress(CannotStart, UsageError):
+            other = await opened(name)
+            if other.card.wire == talk.prefix.model:
+                return other
+        if self.origin is None:
+            return model
+        what = f"a fork has the very model of its caller, and {name} cannot be opened again"
+        raise TeamRefused("team-refused", what, do=["Name a subagent_type."], note="nothing was started")
 
-    def _is_named_by_call_only(self, spec: SpawnSpec) -> bool:
-        """Return True for a model that neither the program nor the agent type names."""
-        of_type = spec.definition.model if spec.definition is not None else None
-        return spec.model not in (None, of_type) and not self.models.is_named(str(spec.model))
+    def tools(self, tools: Sequence[AnyTool], toolset: Toolset) -> list[AnyTool]:
+        """Return a fork's tools, as its prefix names them; a missing tool is replaced by one that reports its
+        absence.
+        """
+        talk = self.conversation
+        if not self.fork or talk is None:
+            return list(tools)
+        from teamwright.tools.subagent.agent_without_team import ForbiddenInFork
 
-    def _reminder(self, policy: Policy, role: ReminderRole) -> ModeReminder:
-        """Return the mode reminder of an agent. The lead is reminded of a new mode here, members by mail."""
-        if role is ReminderRole.LEAD:
-            known_mode = None if self.mode_untold else policy.display_mode
-            return ModeReminder(lambda: policy.display_mode, role, known_mode, announces=True)
-        return ModeReminder(lambda: policy.mode, role, None, announces=False)
-
-    @property
-    def _transcript(self) -> Path:
-        """The session's transcript."""
-        return self.home.transcript(self.cwd, self.session)
-
-    # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _go_on(self, conversation: Conversation, model: Model, effort: Effort | None = None) -> Conversation:
-        """Prepare a conversation for a resume: its prefix is kept, except for another model or effort."""
-        prefix, card = conversation.prefix, model.card
-        if conversation.lost_lines is not None:
-            member = str(conversation.header.get("member", LEAD))
-            self.emit(Notice(member=member, text=str(conversation.lost_lines), level="warning"))
-        had = prefix_effort(prefix)
-        if prefix.model != card.wire or effort not in {None, had}:
-            if effort is None and had is not None and supported_effort(card, had) is None:
-                self.resolver.notify_once(
-                    f"the effort {had} of a resumed conversation is not used: {missing_effort(card)}"
-                )
-            conversation.replace_prefix(prefix_for_model(prefix, card, self.toolset.model_settings, effort=effort))
-        return conversation
-
-    def _lead_effort(self, card: ModelCard, kind: AgentType | None = None) -> Effort | None:
-        """Return the effort of a flag, which the model must support, else of the lead's type, else of the settings."""
-        if self.effort is not None:
-            return required_effort(card, self.effort)
-        if self.thinking_tokens is not None:
-            return effort_for_tokens(card, self.thinking_tokens)
-        candidates = (("the settings", self.toolset.model_settings.effort),)
-        candidates = candidates if kind is None else ((f"the agent type {kind.name}", kind.effort), *candidates)
-        who, effort = next((row for row in candidates if row[1] is not None), ("", None))
-        if effort is not None and supported_effort(card, effort) is None:
-            self.resolver.notify_once(f"the effort {effort} of {who} is not used: {missing_effort(card)}")
-        return supported_effort(card, effort)
-
-    def _rounds_left(self, spec: SpawnSpec, budget: Budget, conversation: Conversation) -> int | None:
-        """Return the model calls that an agent has left, of its cap over all resumes, else of the run's cap."""
-        cap = budget.smaller_caps(Budget(turns=spec.max_turns)).turns
-        return self.each_rounds if cap is None else max(0, cap - conversation.answer_count)
-
-    @cached_property
-    def worktrees(self) -> SessionWorktrees:
-        """The worktrees of this process's agents. Their modules are loaded with the first one."""
-        if self.make_worktrees is None:
-            raise CannotStart("no-git", "worktrees are not available here", note="nothing was started")
-        return self.make_worktrees()
-
-    async def _place_of(self, spec: SpawnSpec) -> AgentWorkspace | None:
-        """Return the worktree place of a new or resumed agent; None without one. Raises TeamwrightError."""
-        if spec.worktree is None:
-            return None
-        from teamwright.session.agents.agent_workspace import open_workspace  # not loaded without worktrees
-
-        return await open_workspace(self.worktrees, spec.worktree, self.instructions, self.home.own)
-
-    def _basis(self, who: HookAgent, model: Model, inherited: Inheritance, cwd: Path | None = None) -> AgentBasis:
-        """Return the parts of an agent that come before its tools and its conversation."""
-        (output, history, _), place = _kept_in(self.home.session(self.cwd, self.session)), inherited.place
-        workplace = Workplace(
-            cwd or (self.work_directory if place is None else place.cwd),
-            lambda: inherited.current_policy().directories,
-            output,
-            history,
-            last_writers=self.edits,
-            env=self.env if place is None else {**self.env, **place.variables},
-            accepts_images=model.card.images,
-            instructions=self.instructions if place is None else place.instructions,
-            withholds=lambda file: inherited.current_policy().withholds(file),
-            temporary=inherited.current_policy().scope.temporary,
-            sandbox=inherited.sandbox,
+        named = tool_names(talk.prefix)
+        have = toolset.without_subagent_skills(
+            [tool for tool in tools if tool.name in named and tool.name not in _CALLERS]
         )
-        hooks = NO_HOOKS
-        if not (inherited.definition is not None and inherited.definition.is_hook):
-            later = partial(deliver_text, lambda: self.team, who)
-            agent = HookedAgent(who, inherited.display_name, workplace, inherited.current_policy(), later)
-            hooks = self.toolset.hooking.make(agent, self.denials, inherited.own_hooks)
-        is_watched = self.watchdog is not None and who.kind != SUBAGENT
-        activity = self.watchdog.activity(who.name) if self.watchdog is not None and is_watched else AgentActivity()
-        return AgentBasis(who, model, inherited, workplace, hooks, activity)
+        known = {tool.name for tool in have}
+        return [*have, *(ForbiddenInFork(name) for name in named if name not in known and not is_mcp_tool_name(name))]
 
-    def _gate(self, inherited: Inheritance) -> PermissionGate:
-        """Return the permission gate of an agent with these inherited values."""
-        return PermissionGate(
-            inherited.display_name,
-            inherited.current_policy,
-            self.approver,
-            self.denials,
-            self.policies.keep_always,
-            on_waiting=inherited.waiting,
-            read_only=inherited.read_only,
-            owner=inherited.root,
-            lead_may_allow=self.policies.lead_may,
-            keep_grant=self.keep_grant,
-            left_open=self.left_open,
-        )
 
-    def _visible_tools(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
-        """Return the tools that no rule hides."""
-        return self.toolset.without_subagent_skills([tool for tool in tools if not self.policy.hides(tool.name)])
+_NOTHING = StartingPoint()
 
-    def _prefix(self, model: Model, system: list[Block], tools: Sequence[AnyTool], effort: Effort | None) -> Prefix:
-        return self.births.prefix(
-            self.prefixes, PrefixModel(model.card, self.toolset.model_settings, effort), system, tools
-        )
 
-    def _about(self, basis: AgentBasis, git: GitState | None = None) -> dict[str, Any]:
-        """Return the first line of a new transcript. `git` is the state of the repository when the agent started."""
-        who, where = basis.who, {"cwd": str(basis.workplace.cwd), "model": basis.model.card.name}
-        known = {"session": self.session, "member": who.name, "agent_id": who.agent_id, **where}
-        state = {} if git is None else {"git_head": git.head, "git_dirty": git.dirty}
-        return {**known, TAG_KEY: self.tag_key, **state}
+def start_fork(
+    origin: Agent, path: Path, about: Mapping[str, Any], workplace: Workplace, prefixes: Path
+) -> Conversation:
+    """Start a fork's conversation where its caller's is; files that the caller has read count as read."""
+    store_prefix(prefixes, origin.conversation.prefix)
+    workplace.seen_files.update(origin.toolbox.workplace.seen_files)
+    return origin.conversation.fork(path, about)
 
-    def _session_part(
-        self, header: Mapping[str, Any] | None, policy: Policy, place: AgentWorkspace | None = None
-    ) -> SessionPart:
-        """Return the session's part of a prompt; a resumed agent keeps the key in its transcript's first line."""
-        key = self.tag_key if header is None else header_tag_key(header)
-        if place is not None:
-            return SessionPart(place.environment(self.place), key, place.instructions.initial_for(policy.withholds))
-        return SessionPart(self.place, key, self.instructions.initial_for(policy.withholds))
 
-    @property
-    def prefixes(self) -> Path:
-        """The directory of the session's prefixes."""
-        return _kept_in(self.home.session(self.cwd, self.session))[2]
+async def starting_point(
+    spec: SpawnSpec, run: SubagentRun, caller: Agent | None, path: Path, prefixes: Path, *, is_resumed: bool
+) -> StartingPoint:
+    """Return the starting point of a sub-agent; `path` is its transcript. Raises StorageError, TeamRefused."""
+    if is_resumed:
+        former = await asyncio.to_thread(load_conversation, path, prefixes)
+        return StartingPoint(spec.fork, former)
+    return StartingPoint(spec.fork, origin=_origin_of_fork(caller, run)) if spec.fork else _NOTHING
 
-    def _agent(
-        self, basis: AgentBasis, tools: Sequence[AnyTool], conversation: Conversation, terms: AgentTerms
-    ) -> Agent:
-        who = basis.who
-        toolbox = Toolbox(
-            who.name,
-            tools,
-            basis.workplace,
-            gate=self._gate(basis.inherited),
-            numbers=self.numbers,
-            emit=self.emit,
-            has_listeners=self.attended,
-            activity=basis.activity,
-            record=conversation,
-            wrap=basis.hooks.wrap,
-        )
-        agent = self.living[who.name] = Agent(
-            who.name,
-            who.agent_id,
-            basis.model,
-            conversation,
-            toolbox,
-            terms.meter,
-            terms.emit,
-            model_calls_left=terms.model_calls_left,
-            model_calls_cap=terms.model_calls_left,
-            parent_call=terms.parent_call,
-            has_listeners=self.attended,
-            activity=basis.activity,
-            remind=ServerReminder(terms.remind, lambda: toolbox.tools, lambda: conversation.items),
-            caller=terms.caller,
-            hooks=basis.hooks,
-            policy=basis.inherited.current_policy(),
-            plan=terms.plan,
-            compaction=terms.compaction,
-            effort=prefix_effort(conversation.prefix),
-            wants_hour_cache=terms.wants_hour_cache,
-            watched_directories=lambda: () if self.team is None else self.team.tasks.store.directories,
-            fallback=self.fallback,
-        )
-        basis.inherited.effort = agent.effort
-        return agent
+
+def _origin_of_fork(caller: Agent | None, run: SubagentRun) -> Agent:
+    """Return the agent to fork, whose call asks for the fork. Raises TeamRefused."""
+    if caller is None or all(call.id != run.call for call in tool_calls(caller.conversation.last_content())):
+        what, do = "a fork begins at a call of the agent that it is made of, and there is none", "Name a subagent_type."
+        raise TeamRefused("team-refused", what, do=[do], note="nothing was started")
+    talk = caller.conversation
+    if is_fork(talk.header) or contains_fork_prompt(talk.items):
+        what, do = "a fork cannot be forked", "Do the job yourself."
+        raise TeamRefused("team-refused", what, do=[do], note="nothing was started")
+    return caller
+
+
+def with_skills(
+    kind: AgentType, policy: Policy, shelf: SkillCatalog, home: Path, emit: Emit, *, otherwise: str = ""
+) -> AgentType:
+    """Return the agent type with its skills and memory in its prompt. Unavailable ones are left out and reported.
+
+    `policy` is the agent's own, which allows the memory from now on. `home` is the user's state root; `otherwise` is
+    the prompt of an agent type without one.
+    """
+    if kind.memory is None and not kind.skills:
+        return kind
+    texts, missing = shelf.preload(kind.skills)
+    for what in missing:
+        _warn(emit, f"the agent type {kind.name} begins without a skill: {what}")
+    parts = (kind.prompt or otherwise, texts, _memory(kind, policy, home, emit))
+    return replace(kind, prompt="\n\n".join(part for part in parts if part))
+
+
+def _memory(kind: AgentType, policy: Policy, home: Path, emit: Emit) -> str:
+    if kind.memory is None:
+        return ""
+    root = policy.scope.base
+    try:
+        prompt = memory_prompt(kind.memory, kind.name, root, home)
+        policy.allow_memory(memory_directory(parse_scope(kind.memory), kind.name, root, home))
+    except UsageError as problem:
+        _warn(emit, f"the agent type {kind.name} begins without memory: {problem.what}")
+        return ""
+    return prompt
+
+
+def _warn(emit: Emit, text: str) -> None:
+    emit(Notice(member=LEAD, text=text, level="warning"))
 
 
 def start_reading_state(cwd: Path) -> Awaitable[GitState | None]:
@@ -415,12 +218,6 @@ def start_reading_state(cwd: Path) -> Awaitable[GitState | None]:
     nothing: asyncio.Future[GitState | None] = loop.create_future()
     nothing.set_result(None)
     return nothing
-
-
-@lru_cache(maxsize=8)
-def _kept_in(session: Path) -> tuple[Path, Path, Path]:
-    """Return the directories of a session's long outputs, former contents of files, and prefixes."""
-    return session / "output", session / "history", session / "prefixes"
 
 
 class CompactionFactory(Struct, frozen=True):

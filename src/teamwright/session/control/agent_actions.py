@@ -1,14 +1,8 @@
 """Actions of a person or a program on the lead or a member of a session, by name.
 
-An agent of this process is changed directly, any other in its own process, with the same results and errors. Depends on
-a session.
-[session/control/agent_actions]
-
-Remote actions: actions on a member in the process in which its agent lives, and the transport of their results.
-
-Both sides use one table: the session's process calls `RemoteAction.perform_at`, and the member's process runs the
-action in `perform`. The jobs that run in one process are found by owner and by name. Depends on agents.
-[session/control/remote_actions]
+An agent of this process is changed directly, any other one in its own process, with the same results and errors. One
+table, `ACTIONS`, serves both sides: the session's process calls `RemoteAction.perform_at`, and the member's process
+runs the action in `perform`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,6 @@
-"""Actions of a person on a running session: write to a member, stop it, list its jobs.
+"""Actions of a person on a running session: write to a member, stop it, list its jobs, store a note.
 
-A facade over `teams` for user interfaces with a session. Each action is stored in the files before it returns. Depends
-on sessions and teams.
-[session/control/person_actions]
-
-Notes of the person in the instruction files of a session: `#` at a terminal.
-
-The note is stored for later sessions, and the lead reads it with its next prompt. Depends on sessions and `config`.
-[session/control/person_notes]
+A facade over `teams` for user interfaces with a session. Each action is stored in the files before it returns.
 """
 
 from __future__ import annotations

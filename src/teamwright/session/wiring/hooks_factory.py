@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from msgspec import Struct
-
 from teamwright.approvals.request_queue import Answerer
 from teamwright.config.plugins import DATA, plugin_hooks
 from teamwright.config.project_runs import git_doubt, hook_digest, hook_files
@@ -49,17 +47,6 @@ class AnsweringApprover(Approver, Protocol):
     answerers: list[Answerer]
 
 
-class HookParts(Struct, frozen=True):
-    """The parts of the process that its hooks use: their answers come before the approver's."""
-
-    approver: AnsweringApprover
-    bash: BashSettings
-    records: ProcessRecords | None
-    own_of: Callable[[str], Sequence[HookSpec]]
-    """Returns the hooks of an agent type's definition."""
-    agent_factory: FindFactory
-
-
 _CACHE = {"PYTHONPYCACHEPREFIX": os.path.join(os.devnull, "none")}
 """Python compiles anew: a cached file in the project could be another program than the script that was trusted."""
 
@@ -68,34 +55,41 @@ def _files_digest(root: Path, hook: HookSpec) -> str:
     return hook_digest(root, hook, hook_files(root, hook))
 
 
-def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> SessionHooks:
-    """Create the hooks of a session: they answer before any approver, and notify a person through events."""
+def make_hooks(
+    context: SessionContext,
+    log: EventLog,
+    *,
+    approver: AnsweringApprover,
+    bash: BashSettings,
+    records: ProcessRecords | None,
+    own_of: Callable[[str], Sequence[HookSpec]],
+    find_factory: FindFactory,
+) -> SessionHooks:
+    """Create the hooks of a session: they answer before the approver, and notify a person through events.
+
+    `own_of` returns the hooks of an agent type's definition.
+    """
     settings, root = context.settings, context.trust.root
     used = () if settings.hooks_off else context.places.plugins
     plugins = bind_all((hook for plugin in used for hook in plugin_hooks(plugin, context.home)), root)
     named = (*settings.hooks, *plugins) if context.options.hooks else ()
     book = HookIndex((*named, *context.options.own_hooks))
-    visible_env = remove_variables(parts.bash.hidden, context.env)
+    visible_env = remove_variables(bash.hidden, context.env)
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root), "CLAUDE_SESSION_ID": context.id}
     own |= _CACHE
-    env, confine = (
-        {**visible_env, **settings.env, **COMMAND_ENVIRONMENT, **own},
-        partial(_confine, parts.agent_factory, root),
-    )
     limits = HttpLimits(settings.hook_urls, settings.hook_variables)
     fixed = {**settings.person_env, **COMMAND_ENVIRONMENT, **own}
     place = HookEnvironment(
         root,
-        env,
+        {**visible_env, **settings.env, **COMMAND_ENVIRONMENT, **own},
         plain_shell(),
-        parts.records,
-        confine,
+        records,
+        partial(_confine, find_factory, root),
         limits,
         partial(_files_digest, root),
         fixed,
         partial(git_doubt, trusted=context.trust.trusted_git),
     )
-    who = HookAgent(context.id, context.home.transcript(context.cwd, context.id))
 
     def tell(text: str, level: str) -> None:
         log.emit(Notice(member=LEAD, text=text, level=level))
@@ -103,15 +97,17 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
     async def call_action(hook: HookSpec, payload: Mapping[str, Any]) -> HookOutcome:
         from teamwright.session.wiring.hook_calls import call_hook_action  # only hooks of these types load it
 
-        return await call_hook_action(parts.agent_factory(), hook, payload)
+        return await call_hook_action(find_factory(), hook, payload)
 
-    runs_own, answerers = context.options.hooks and not settings.hooks_off, parts.approver.answerers
-    runner = HookRunner(book, place, tell, call_action)
-
-    def own_of(kind: str) -> list[HookSpec]:
-        return list(bind_all(parts.own_of(kind), root))
-
-    session_hooks = SessionHooks(runner, who, context.directory, log.emit, own_of, answerers, runs_own=runs_own)
+    session_hooks = SessionHooks(
+        HookRunner(book, place, tell, call_action),
+        HookAgent(context.id, context.home.transcript(context.cwd, context.id)),
+        context.directory,
+        log.emit,
+        lambda kind: list(bind_all(own_of(kind), root)),
+        approver.answerers,
+        runs_own=context.options.hooks and not settings.hooks_off,
+    )
     if book.has_hooks(PERMISSION):
         session_hooks.answer_requests()
     if book.has_hooks(NOTIFICATION):

@@ -1,12 +1,6 @@
-"""The review and the integration of members' work in a session: a worker starts with the first commit that is queued.
+"""The integration and the review of members' finished work: a worker of each starts with the first task that needs it.
 
-A session without worktrees loads no module of it. Depends on the agent factory and on the events of the log.
-[session/wiring/integration_of_members]
-
-The reviews of a session: a worker starts with the first finished work that needs one, and this module reads diffs.
-
-Depends on the agent factory, on the events of the log, on git and on the edit journal.
-[session/wiring/reviews]
+A session without worktrees and reviews loads none of their modules.
 """
 
 from __future__ import annotations

@@ -1,17 +1,6 @@
-"""The launcher of member processes (the port of `backends`), and the flags that all members in backends have.
+"""What the lead's process does for member processes: launch them, answer their calls, and share its policy.
 
-Depends on options, settings, the roster entry and the choice of backends.
-[session/wiring/launcher]
-
-Services of the lead's process for member processes: answers, reservations and grants.
-
-One request queue, one budget tracker and one policy apply to all processes.
-[session/wiring/lead_services]
-
-JSON of the session's policy, for the connection of processes.
-
-Depends on `permissions`.
-[session/wiring/policy_json]
+One request queue, one budget tracker and one policy apply to all processes of a session.
 """
 
 from __future__ import annotations

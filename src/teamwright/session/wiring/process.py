@@ -1,23 +1,6 @@
-"""The parts that every process of a session creates alike: models, tools, agents, jobs and servers.
+"""The parts that every process of a session makes alike: models, tools, agents, jobs, requests and the sandbox.
 
-The session's own process and its member processes are assembled from the same parts, so that agents behave alike in all
-of them. Depends on all packages below and the settings.
-[session/wiring/process_components]
-
-The sandbox of a process, constructed at its first use, and the session's temporary files.
-
-Depends on the session's settings. The construction itself is in `sandbox_factory`, which is loaded at the first use.
-[session/wiring/sandbox_maker]
-
-The confinement of a session's commands, in a file of its directory, for other processes.
-
-Written at each start, when the sandbox was probed. Format: docs/reference/formats/README.md.
-[session/wiring/sandbox_state_file]
-
-The offer of `sandbox.auto_allow` at a terminal: one question, after the person allowed a command that needs no more.
-
-Depends on the session's sandbox and on changes of settings. Verdicts are made in `permissions`.
-[session/wiring/auto_allow_offer]
+The lead's process and the member processes are assembled from the same parts, so agents behave alike in all of them.
 """
 
 from __future__ import annotations
@@ -78,7 +61,7 @@ from teamwright.session.preparation import (
     session_environment,
     waits_for_answers,
 )
-from teamwright.session.wiring.hooks_factory import AnsweringApprover, FindFactory, HookParts, make_hooks
+from teamwright.session.wiring.hooks_factory import AnsweringApprover, FindFactory, make_hooks
 from teamwright.session.wiring.mcp_factory import make_mcp_servers
 from teamwright.session.wiring.shell_startup import make_shell_startup
 from teamwright.storage.event_log import EventLog, find_call_number, last_call_number
@@ -96,30 +79,6 @@ if TYPE_CHECKING:
     from teamwright.session.mcp_servers import SessionMcpServers
     from teamwright.tools.team.send_message import PermissionAnswers, StopRequests
     from teamwright.worktrees.session_worktrees import SessionWorktrees
-
-
-def call_counter_path(home: Home, cwd: Path, session: SessionId) -> Path:
-    """Return the file in which the processes of a session count their tool calls."""
-    return home.session(cwd, session) / "calls"
-
-
-def open_call_counter(context: SessionContext, log: EventLog) -> CallNumbers:
-    """Open the numbers of tool calls. A resumed session continues its numbers, and knows the earlier ones."""
-    numbers = CallNumbers(
-        last_call_number(log.path) if context.resumed else 0, find_earlier=partial(find_call_number, log.path)
-    )
-    together = call_counter_path(context.home, context.cwd, context.id)
-    if context.room is not None or together.exists():
-        numbers.share(together)
-    return numbers
-
-
-def open_background_jobs(context: SessionContext, stack: AsyncExitStack) -> BackgroundJobs:
-    """Open the background jobs, and end processes that an earlier incarnation left running."""
-    jobs = BackgroundJobs(session=context.directory, redact=lambda command: mask_secrets(command, context.env))
-    stack.push_async_callback(jobs.close)
-    jobs.start_orphan_cleanup()
-    return jobs
 
 
 class AgentServices(Struct, frozen=True):
@@ -141,39 +100,90 @@ class AgentServices(Struct, frozen=True):
     left_open: LeftOpen = never_left_open
 
 
-def make_policies(context: SessionContext, *, lead_answers: bool | None = None) -> AgentPolicies:
-    """Create the policies of the session's agents. `lead_answers` has precedence over the setting."""
-    settings = context.settings
-    own = tuple(context.directory / name for name in ("output", "history"))
-    further = find_further_programs(context.places, context.home, context.trust.root)
-    temporary = make_temporary_files(context)
-    session = make_policy(settings, context.home, context.cwd, context.trust, own, temporary, further=further)
-    add_changeable(session.scope.directories)
-    return AgentPolicies(
-        session, context.definition, lead_answers=settings.lead_answers if lead_answers is None else lead_answers
+def make_agent_factory(
+    context: SessionContext,
+    models: SessionModels,
+    budget_tracker: BudgetTracker,
+    log: EventLog,
+    services: AgentServices,
+) -> AgentFactory:
+    """Create the factory of all agents of this process. `budget_tracker` has the budget of their calls."""
+    options, settings, trust = context.options, context.settings, context.trust
+    resolver = make_resolver(context, log.emit)
+    sandbox = sandbox_maker(context, log.emit)
+    style, problem = _style(context)
+    agent_factory = AgentFactory(
+        home=context.home,
+        session=context.id,
+        cwd=context.cwd,
+        models=models,
+        toolset=_toolset(
+            context,
+            log,
+            services,
+            budget_tracker=budget_tracker,
+            resolver=resolver,
+            sandbox=sandbox,
+            find_factory=lambda: agent_factory,
+        ),
+        policies=services.policies,
+        approver=with_auto_allow_offer(context, services.approver, sandbox, log.emit),
+        keep_grant=services.keep_grant,
+        budget_tracker=budget_tracker,
+        emit=log.emit,
+        limits=SpawnLimits(settings.limits, admit_elsewhere=services.admit_elsewhere),
+        place=session_environment(context),
+        instructions=SessionInstructions.load(
+            context.cwd, trust.root, context.home.own, settings.compat, trust.trusted_texts
+        ),
+        env=dict(settings.env),
+        max_rounds=options.budget.turns,
+        each_rounds=calls_per_agent(options, settings.each),
+        effort=parse_optional_effort(options.effort),
+        thinking_tokens=options.thinking_tokens,
+        appended="\n\n".join(part for part in (style, options.append_system_prompt) if part),
+        base=options.system_prompt,
+        fallback_models=options.fallback_models,
+        lead_type=options.agent,
+        usual_lead_type=settings.lead_type,
+        tag_key=_tag_key(context),
+        numbers=services.numbers,
+        attended=log.has_listeners,
+        left_open=services.left_open,
+        compact=settings.compact,
+        resolver=resolver,
+        make_worktrees=lambda: _worktrees(context, agent_factory),
     )
+    if problem:
+        resolver.notify_once(problem)
+    log.subscribe(services.policies.note_event, live=False)
+    return agent_factory
 
 
-class _Making(Struct, frozen=True):
-    """The values that the parts of one agent factory are made from. `found` returns the factory once it is made."""
-
-    context: SessionContext
-    log: EventLog
-    services: AgentServices
-    budget_tracker: BudgetTracker
-    resolver: SpecResolver
-    sandbox: Callable[[], Sandbox]
-    found: FindFactory
-
-
-def _toolset(making: _Making) -> Toolset:
+def _toolset(
+    context: SessionContext,
+    log: EventLog,
+    services: AgentServices,
+    *,
+    budget_tracker: BudgetTracker,
+    resolver: SpecResolver,
+    sandbox: Callable[[], Sandbox],
+    find_factory: FindFactory,
+) -> Toolset:
     """Create the toolset, with the hooks, the MCP servers and the web search of the process."""
-    context, log, services = making.context, making.log, making.services
     settings, options, jobs = context.settings, context.options, services.jobs
     models = model_settings(settings)
     bash = replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models)))
-    hooks = HookParts(services.approver, bash, jobs.records, making.resolver.hooks_of, making.found)
-    servers = make_mcp_servers(context, log, bash, making.found)
+    hooks = make_hooks(
+        context,
+        log,
+        approver=services.approver,
+        bash=bash,
+        records=jobs.records,
+        own_of=resolver.hooks_of,
+        find_factory=find_factory,
+    )
+    servers = make_mcp_servers(context, log, bash, find_factory)
     return Toolset(
         jobs,
         services.approver,
@@ -182,16 +192,16 @@ def _toolset(making: _Making) -> Toolset:
         models,
         _proves_read_only,
         context.env,
-        make_hooks(context, log, hooks),
+        hooks,
         servers,
-        _search(context, bash, making, servers),
+        _search(context, bash, budget_tracker, log.emit, servers),
         teams=are_teams_enabled(context),
         attended=not is_unattended(context),
         notify=partial(_notify_from_thread, asyncio.get_running_loop(), log),
-        extra=_python_tools(options.tools, making.found),
-        sandbox=making.sandbox,
+        extra=_python_tools(options.tools, find_factory),
+        sandbox=sandbox,
         permits=services.permits,
-        agent_types=partial(making.resolver.agent_types.tool_description, services.policies.may_start),
+        agent_types=partial(resolver.agent_types.tool_description, services.policies.may_start),
         shelf=make_shelf(settings, context.home, context.trust, context.places.plugins, context.id),
         startup=make_shell_startup(context.home, context.id, bash, context.env, log.emit, jobs.records),
     )
@@ -227,71 +237,6 @@ def _proves_read_only(command: str, cwd: Path) -> bool:
     return is_proven_read_only(command, cwd)
 
 
-def make_models(context: SessionContext, numbers: CallNumbers) -> SessionModels:
-    """Create the models that agents of this process open."""
-    options = context.options
-    model = options.model if options.model is not None else resumed_model(context)
-    play = ScriptOptions(options.given, numbers.number_for, options.pace_s)
-    settings = model_settings(context.settings)
-    if options.headless:
-        settings = replace(settings, limit_most_s=min(settings.limit_most_s, LIMIT_HEADLESS_S))
-    stores = options.stores
-    pool = ModelPool(context.home, stores.share_rate_limit if stores is not None else None)
-    return open_models(model, settings, context.env, play, pool)
-
-
-def make_agent_factory(
-    context: SessionContext,
-    models: SessionModels,
-    budget_tracker: BudgetTracker,
-    log: EventLog,
-    services: AgentServices,
-) -> AgentFactory:
-    """Create the factory of all agents of this process. `budget_tracker` has the budget of their calls."""
-    options, settings = context.options, context.settings
-    root, outside = context.trust.root, context.trust.trusted_texts
-    known = SessionInstructions.load(context.cwd, root, context.home.own, settings.compat, outside)
-    resolver = make_resolver(context, log.emit)
-    sandbox = sandbox_maker(context, log.emit)
-    style, problem = _style(context)
-    agent_factory = AgentFactory(
-        context.home,
-        context.id,
-        context.cwd,
-        models,
-        _toolset(_Making(context, log, services, budget_tracker, resolver, sandbox, lambda: agent_factory)),
-        services.policies,
-        with_auto_allow_offer(context, services.approver, sandbox, log.emit),
-        services.keep_grant,
-        budget_tracker,
-        log.emit,
-        SpawnLimits(settings.limits, admit_elsewhere=services.admit_elsewhere),
-        session_environment(context),
-        known,
-        env=dict(settings.env),
-        max_rounds=options.budget.turns,
-        each_rounds=calls_per_agent(options, settings.each),
-        effort=parse_optional_effort(options.effort),
-        thinking_tokens=options.thinking_tokens,
-        appended="\n\n".join(part for part in (style, options.append_system_prompt) if part),
-        base=options.system_prompt,
-        fallback_models=options.fallback_models,
-        lead_type=options.agent,
-        usual_lead_type=settings.lead_type,
-        tag_key=_tag_key(context),
-        numbers=services.numbers,
-        attended=log.has_listeners,
-        left_open=services.left_open,
-        compact=settings.compact,
-        resolver=resolver,
-        make_worktrees=lambda: _worktrees(context, agent_factory),
-    )
-    if problem:
-        resolver.notify_once(problem)
-    log.subscribe(services.policies.note_event, live=False)
-    return agent_factory
-
-
 def _style(context: SessionContext) -> tuple[str, str]:
     """Return the text of the chosen output style, and what is wrong with the choice. Most sessions have none."""
     name, compat = context.settings.output_style, context.settings.compat
@@ -302,7 +247,9 @@ def _style(context: SessionContext) -> tuple[str, str]:
     return style_text(name, output_styles(context.home, context.trust.root, compat=compat))
 
 
-def _search(context: SessionContext, bash: BashSettings, making: _Making, servers: SessionMcpServers) -> SessionSearch:
+def _search(
+    context: SessionContext, bash: BashSettings, budget_tracker: BudgetTracker, emit: Emit, servers: SessionMcpServers
+) -> SessionSearch:
     """Create the web search of a session; which way it has is known when its model is."""
     from teamwright.session.agents.web_search import SessionSearch
 
@@ -310,8 +257,8 @@ def _search(context: SessionContext, bash: BashSettings, making: _Making, server
     env = {**own, **context.settings.person_env, **COMMAND_ENVIRONMENT}
     return SessionSearch(
         context.settings.web_search,
-        making.budget_tracker,
-        making.log.emit,
+        budget_tracker,
+        emit,
         context.cwd,
         env,
         plain_shell(),
@@ -349,6 +296,32 @@ def start_services(
     return toolset.serving.load()
 
 
+def make_models(context: SessionContext, numbers: CallNumbers) -> SessionModels:
+    """Create the models that agents of this process open."""
+    options = context.options
+    model = options.model if options.model is not None else resumed_model(context)
+    play = ScriptOptions(options.given, numbers.number_for, options.pace_s)
+    settings = model_settings(context.settings)
+    if options.headless:
+        settings = replace(settings, limit_most_s=min(settings.limit_most_s, LIMIT_HEADLESS_S))
+    stores = options.stores
+    pool = ModelPool(context.home, stores.share_rate_limit if stores is not None else None)
+    return open_models(model, settings, context.env, play, pool)
+
+
+def make_policies(context: SessionContext, *, lead_answers: bool | None = None) -> AgentPolicies:
+    """Create the policies of the session's agents. `lead_answers` has precedence over the setting."""
+    settings = context.settings
+    own = tuple(context.directory / name for name in ("output", "history"))
+    further = find_further_programs(context.places, context.home, context.trust.root)
+    temporary = make_temporary_files(context)
+    session = make_policy(settings, context.home, context.cwd, context.trust, own, temporary, further=further)
+    add_changeable(session.scope.directories)
+    return AgentPolicies(
+        session, context.definition, lead_answers=settings.lead_answers if lead_answers is None else lead_answers
+    )
+
+
 def make_request_queue(context: SessionContext, log: EventLog, watcher: Watcher) -> RequestQueue:
     """Create the request queue of the run, with its files."""
     options = context.options
@@ -363,6 +336,30 @@ def make_request_queue(context: SessionContext, log: EventLog, watcher: Watcher)
         waits=waits_for_answers(context),
         settings=context.home.settings,
     )
+
+
+def call_counter_path(home: Home, cwd: Path, session: SessionId) -> Path:
+    """Return the file in which the processes of a session count their tool calls."""
+    return home.session(cwd, session) / "calls"
+
+
+def open_call_counter(context: SessionContext, log: EventLog) -> CallNumbers:
+    """Open the numbers of tool calls. A resumed session continues its numbers, and knows the earlier ones."""
+    numbers = CallNumbers(
+        last_call_number(log.path) if context.resumed else 0, find_earlier=partial(find_call_number, log.path)
+    )
+    together = call_counter_path(context.home, context.cwd, context.id)
+    if context.room is not None or together.exists():
+        numbers.share(together)
+    return numbers
+
+
+def open_background_jobs(context: SessionContext, stack: AsyncExitStack) -> BackgroundJobs:
+    """Open the background jobs, and end processes that an earlier incarnation left running."""
+    jobs = BackgroundJobs(session=context.directory, redact=lambda command: mask_secrets(command, context.env))
+    stack.push_async_callback(jobs.close)
+    jobs.start_orphan_cleanup()
+    return jobs
 
 
 def require_known_tools(agent_factory: AgentFactory, team: SessionTeam) -> None:
@@ -415,14 +412,13 @@ def _make_once(context: SessionContext, emit: Emit) -> Callable[[], Sandbox]:
     return make
 
 
-STATE = "sandbox.json"
-"""Name of the file in a session's directory."""
+SANDBOX_FILE = "sandbox.json"
+"""The file in a session's directory that says what confines its commands. Format: docs/reference/formats/README.md."""
 
-VERSION = 1
 _MOST_BYTES = 100_000
 
 
-class _StateFile(Struct, frozen=True):
+class _SandboxFile(Struct, frozen=True):
     v: int
     pid: int
     sandbox: SandboxReport
@@ -431,20 +427,23 @@ class _StateFile(Struct, frozen=True):
 def write_sandbox(directory: Path, report: SandboxReport) -> None:
     """Save what confines the commands of this process. Never raises: no start fails because of it."""
     with suppress(StorageError, OSError):
-        write_atomic(directory / STATE, msgspec.json.encode(_StateFile(VERSION, os.getpid(), report)))
+        write_atomic(directory / SANDBOX_FILE, msgspec.json.encode(_SandboxFile(1, os.getpid(), report)))
 
 
 def read_sandbox(directory: Path, pid: int) -> SandboxReport | None:
     """Return what the process of this id saved; None when it has saved nothing yet, or it cannot be read."""
     try:
-        saved = msgspec.json.decode(read_plain(directory / STATE, _MOST_BYTES), type=_StateFile)
+        saved = msgspec.json.decode(read_plain(directory / SANDBOX_FILE, _MOST_BYTES), type=_SandboxFile)
     except (OSError, ValueError, RecursionError):
         return None
     return saved.sandbox if saved.pid == pid else None
 
 
-KEY = "sandbox.auto_allow"
-ACCEPT, DECLINE = "Run them without a question", "Ask about them, as before"
+AUTO_ALLOW = "sandbox.auto_allow"
+"""The setting that is offered at a terminal, once a person has allowed a command that the sandbox holds."""
+
+ACCEPT = "Run them without a question"
+DECLINE = "Ask about them, as before"
 
 _NETWORK = {
     NetworkAccess.DENY: "They reach no host.",
@@ -483,7 +482,7 @@ class AutoAllowOffer(Struct):
         try:
             text = await asyncio.to_thread(self._store, accepts)
         except TeamwrightError as problem:
-            self.emit(Notice(member=LEAD, text=f"{KEY} is not changed: {problem.what}", level="warning"))
+            self.emit(Notice(member=LEAD, text=f"{AUTO_ALLOW} is not changed: {problem.what}", level="warning"))
             return
         if accepts:
             sandbox.turn_on_auto_allow()
@@ -499,14 +498,11 @@ class AutoAllowOffer(Struct):
 
     def _store(self, accepts: bool) -> str:
         """Store the answer in the user's settings, and return a sentence that says so. Raises as `set_value` does."""
-        from teamwright.config.settings.edit import (
-            SettingTarget,
-            set_value,  # loaded only for an answer
-        )
+        from teamwright.config.settings.edit import SettingTarget, set_value  # loaded only for an answer
 
         value = "true" if accepts else "false"
-        change = set_value(SettingTarget(self.context.home, self.context.cwd), KEY, value)
-        return f"saved in {change.file}: {KEY} {value}"
+        change = set_value(SettingTarget(self.context.home, self.context.cwd), AUTO_ALLOW, value)
+        return f"saved in {change.file}: {AUTO_ALLOW} {value}"
 
 
 def with_auto_allow_offer(
@@ -517,6 +513,6 @@ def with_auto_allow_offer(
     No person is at a terminal, the process is a member's, the setting has a value, or the sandbox is off.
     """
     is_off = context.settings.sandbox.mode is SandboxMode.OFF
-    if not context.options.interactive or context.room is not None or KEY in context.settings.origins or is_off:
+    if not context.options.interactive or context.room is not None or AUTO_ALLOW in context.settings.origins or is_off:
         return approver
     return AutoAllowOffer(approver, context, sandbox, emit)

@@ -1,20 +1,9 @@
-"""The team of a process of a session: its stores, the checks of tasks, and the work of members in worktrees.
+"""The team of a process of a session: its stores, its budget, the checks of tasks, and work in worktrees.
 
-The session's own process and its member processes create it alike. Depends on the agent factory and the settings.
-[session/wiring/team_factory]
-
-The connection of a session's budget tracker to the log, the tasks, and members whose caps were raised.
-
-Depends on the log, the team and the budget tracker.
-[session/wiring/budget_wiring]
-
-Task checks: the commands that are allowed, and their execution with limits of time and output, under no lock.
-
-A check runs as a process group in the owner's directory. Only allowed commands run: by the agent that set the check, by
-the user for all tasks, or by the rules of the member that completes the task. Allowed commands are in a file, for a
-resume and for all processes of the session; other commands in a task's file are not trusted. Depends on teams and
-processes. Format: docs/reference/formats/tasks.md.
-[session/wiring/task_checks]
+The session's own process and its member processes create it alike. A task check runs as a process group in the owner's
+directory, under no lock. Only allowed commands run: by the agent that set the check, by the user for all tasks, or by
+the rules of the member that completes the task. Allowed commands are in a file, for a resume and for all processes of
+the session; other commands in a task's file are not trusted (docs/reference/formats/tasks.md).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from teamwright.permissions.excluded_paths import Segments
     from teamwright.sandbox.command_policy import ConfinementRequest
     from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
-    from teamwright.session.agents.parts import AgentParts
+    from teamwright.session.agents.factory import AgentFactory
 
 
 def confine_work(
@@ -89,7 +89,7 @@ def _shares_git(one: Path, other: Path) -> bool:
     return all(repository is not None for repository in found) and len({one.common for one in found if one}) == 1
 
 
-def lead_gate(agent_factory: AgentParts) -> PermissionGate:
+def lead_gate(agent_factory: AgentFactory) -> PermissionGate:
     """Return a permission gate with the lead's policy. It asks as the lead."""
     from teamwright.agent.permission_gate import PermissionGate
 

@@ -1,12 +1,7 @@
 """The worktrees of a session's process and the integration of their branches, made when the first agent needs one.
 
-Depends on settings and on the worktrees.
-[session/wiring/worktree_factory]
-
-The commits of a member on another machine than its lead: both ends of their way into the integration queue.
-
-Depends on git bundles and on the connection between member and lead. A session without such members does not load it.
-[session/wiring/remote_commits]
+A member on another machine than its lead has a repository of its own: its commits go to the lead's repository as git
+bundles, and integrated work comes back the same way.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
-"""The work of members in their worktrees: a port of the task list.
+"""The work of members in their worktrees (a port of the task list), and the worktree of a whole session.
 
 A member of this process without a worktree costs one look-up in memory; the roster names the worktrees of the others.
-The modules of worktrees are loaded with the first worktree.
-[session/wiring/member_worktrees]
-
-The worktree of a whole session: a new one, the one of an earlier session of its name, or the one of a resume.
-
-Depends on the agent factory. A session without such a worktree loads no module of worktrees.
-[session/wiring/session_worktree]
+A session without worktrees loads none of their modules.
 """
 
 from __future__ import annotations

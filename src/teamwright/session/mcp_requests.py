@@ -31,8 +31,11 @@ from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import encode, message_text, text_block
 
-INVALID_PARAMS, REFUSED = -32602, -1
-"""Codes of errors: unusable parameters, and a refusal by the user or by a setting."""
+INVALID_PARAMS = -32602
+"""The code of the error for unusable parameters."""
+
+REFUSED = -1
+"""The code of the error for a refusal by the user or by a setting."""
 
 MAX_TEXT = 4_000
 """The most characters of a server's message that are shown with a question."""
@@ -42,8 +45,17 @@ MAX_SAMPLING_TEXT = 200_000
 
 MAX_SAMPLING_TOKENS = 8_192
 MAX_TRIES = 5
+MAX_FIELDS = 20
+MAX_CHOICES = 50
 
 OPENED = "opened"
+DECLINE = "decline"
+"""The answer that refuses a form."""
+
+LEAVE_OUT = "leave out"
+"""The answer that leaves a field of a form out."""
+
+_NUMBERS = {"integer", "number"}
 
 
 class FireHooks(Protocol):
@@ -241,14 +253,6 @@ def _sampling_texts(params: Mapping[str, Any]) -> tuple[str, list[tuple[str, str
     if len(plain) + sum(len(text) for _, text in turns) > MAX_SAMPLING_TEXT:
         raise McpRequestError(INVALID_PARAMS, f"a prompt has at most {MAX_SAMPLING_TEXT:,} characters")
     return plain, turns
-
-
-MAX_FIELDS, MAX_CHOICES = 20, 50
-
-DECLINE, LEAVE_OUT = "decline", "leave out"
-"""Answers that refuse the form, and that leave a field out."""
-
-_NUMBERS = {"integer", "number"}
 
 
 class FormField(Struct, frozen=True):

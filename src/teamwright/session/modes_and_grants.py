@@ -187,68 +187,22 @@ def describe_modes() -> list[tuple[str, str]]:
     return [(str(mode), line) for mode, line in MODE_MEANINGS.items() if mode is not Mode.BUBBLE]
 
 
-_KEYS = {"addDirectories": "additionalDirectories", "setMode": "defaultMode"}
-
-
-def save_grant(places: SettingsFiles, update: PermissionUpdate) -> str:
-    """Write the update into its settings file, atomically. Return a sentence that says what was saved.
-
-    Raises CannotStart (`bad-settings`) for a file that cannot be read, TeamRefused for a file outside the expected
-    directories, and StorageError. The file is unchanged after an error.
-    """
-    path, origin = places.file_of(update.destination)
-    if origin.of_repository:
-        require_inside(places.root, path)
-    key, values = _key(update), list(update.rules or update.directories) or [update.mode]
-    content = _read(path)
-    permissions = content.setdefault("permissions", {})
-    if not isinstance(permissions, dict):
-        raise bad_settings(path, "permissions is not an object")
-    _put(cast("dict[str, Any]", permissions), key, values, path, one=update.kind == "setMode")
-    write_settings(places.root, path, origin, content)
-    trusted = not origin.of_repository or _trust(places, path, origin, key, values)
-    later = "" if trusted else "; it takes effect when the repository is trusted: teamwright trust"
-    return f"saved in {path}: permissions.{key} {', '.join(values)}{later}"
-
-
-def _key(update: PermissionUpdate) -> str:
-    return _KEYS.get(update.kind, update.behavior)
-
-
-def _put(permissions: dict[str, Any], key: str, values: Sequence[str], path: Path, *, one: bool) -> None:
-    if one:
-        permissions[key] = values[0]
-        return
-    there = permissions.setdefault(key, [])
-    if not isinstance(there, list):
-        raise bad_settings(path, f"permissions.{key} is not a list")
-    listed = cast("list[Any]", there)
-    listed += [value for value in values if value not in listed]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Return the file's object in its order, empty without a file. It is checked like any settings file."""
-    layer = read_layer(path, SettingsOrigin.USER)
-    return {} if layer is None else dict(layer.raw)
-
-
-def _trust(places: SettingsFiles, path: Path, origin: SettingsOrigin, key: str, values: Sequence[str]) -> bool:
-    """Trust exactly the written values if the repository is permanently trusted. Return True when they take effect."""
-    layer = read_layer(path, origin)
-    if layer is None:
-        return False
-    name = f"permissions.{key}"
-    single = key == "defaultMode"
-    entries = [entry_of(layer, places.root, name, "" if single else value, value) for value in values]
-    return TrustStore.load(places.home).give_also(places.root, entries)
-
-
 PEOPLE = frozenset({"terminal", "another terminal", "program"})
 """Approvers that are a person and so may grant. A hook may too: a person configured or trusted it. That of a
 repository grants for the session alone."""
 
 _GRANTS = PEOPLE | {"hook"}
 _WIDTH = {Mode.PLAN: 0, Mode.DONT_ASK: 1, Mode.DEFAULT: 2, Mode.ACCEPT_EDITS: 3, Mode.DELEGATE: 3, Mode.BYPASS: 4}
+
+
+def make_grants(
+    context: SessionContext, log: EventLog, policies: AgentPolicies, modes: Callable[[], SessionModes]
+) -> Grants:
+    """Create the grants of the session, which are saved permanently where the approver says so.
+
+    `modes` returns the modes of the session.
+    """
+    return Grants(SettingsFiles(context.home, context.trust.root), log.emit, policies, modes)
 
 
 class Grants(Struct):
@@ -345,11 +299,49 @@ def grant_directories(
     return replace(answer, updates=tuple(update for update in answer.updates if update not in granted))
 
 
-def make_grants(
-    context: SessionContext, log: EventLog, policies: AgentPolicies, modes: Callable[[], SessionModes]
-) -> Grants:
-    """Create the grants of the session, which are saved permanently where the approver says so.
+_KEYS = {"addDirectories": "additionalDirectories", "setMode": "defaultMode"}
 
-    `modes` returns the modes of the session.
+
+def save_grant(places: SettingsFiles, update: PermissionUpdate) -> str:
+    """Write the update into its settings file, atomically. Return a sentence that says what was saved.
+
+    Raises CannotStart (`bad-settings`) for a file that cannot be read, TeamRefused for a file outside the expected
+    directories, and StorageError. The file is unchanged after an error.
     """
-    return Grants(SettingsFiles(context.home, context.trust.root), log.emit, policies, modes)
+    path, origin = places.file_of(update.destination)
+    if origin.of_repository:
+        require_inside(places.root, path)
+    key = _KEYS.get(update.kind, update.behavior)
+    values = list(update.rules or update.directories) or [update.mode]
+    layer = read_layer(path, SettingsOrigin.USER)  # checked like any settings file
+    content = {} if layer is None else dict(layer.raw)
+    permissions = content.setdefault("permissions", {})
+    if not isinstance(permissions, dict):
+        raise bad_settings(path, "permissions is not an object")
+    _put(cast("dict[str, Any]", permissions), key, values, path, one=update.kind == "setMode")
+    write_settings(places.root, path, origin, content)
+    trusted = not origin.of_repository or _trust(places, path, origin, key, values)
+    later = "" if trusted else "; it takes effect when the repository is trusted: teamwright trust"
+    return f"saved in {path}: permissions.{key} {', '.join(values)}{later}"
+
+
+def _put(permissions: dict[str, Any], key: str, values: Sequence[str], path: Path, *, one: bool) -> None:
+    if one:
+        permissions[key] = values[0]
+        return
+    there = permissions.setdefault(key, [])
+    if not isinstance(there, list):
+        raise bad_settings(path, f"permissions.{key} is not a list")
+    listed = cast("list[Any]", there)
+    listed += [value for value in values if value not in listed]
+
+
+def _trust(places: SettingsFiles, path: Path, origin: SettingsOrigin, key: str, values: Sequence[str]) -> bool:
+    """Trust exactly the written values if the repository is permanently trusted. Return True when they take effect."""
+    layer = read_layer(path, origin)
+    if layer is None:
+        return False
+    name = f"permissions.{key}"
+    single = key == "defaultMode"
+    entries = [entry_of(layer, places.root, name, "" if single else value, value) for value in values]
+    return TrustStore.load(places.home).give_also(places.root, entries)

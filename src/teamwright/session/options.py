@@ -205,7 +205,8 @@ BUILT_IN_PROMPTS = {
 """Commands that are prompts to the lead. The text after the command is appended."""
 
 _AT = re.compile(r'(?<![\w@/.])@(?:"([^"\n]+)"|([^\s"\'`<>|]+))')
-_TAIL = ".,;:!?)]}…"
+TRAILING_SIGNS = ".,;:!?)]}…"
+"""Signs after the name of a file in a text that do not belong to it."""
 
 
 def read_prompt(text: str | None, stdin_text: str | None, cwd: Path) -> list[Block]:
@@ -229,7 +230,7 @@ def read_prompt(text: str | None, stdin_text: str | None, cwd: Path) -> list[Blo
 
 def missing_mentions(text: str, cwd: Path) -> list[str]:
     """Return the names after `@` in a typed prompt that name no file and no directory, without punctuation."""
-    names = {(match[1] or match[2]).rstrip(_TAIL): None for match in _AT.finditer(text)}
+    names = {(match[1] or match[2]).rstrip(TRAILING_SIGNS): None for match in _AT.finditer(text)}
     return [name for name in names if name and not _is_there(_path(name, cwd))]
 
 
@@ -281,7 +282,7 @@ def _prompt_of(raw: bytes, text: str) -> str:
 def _existing(quoted: str | None, bare: str | None, cwd: Path) -> Path | None:
     """Return the named file, with or without the punctuation after it; None without a file."""
     name = quoted or bare or ""
-    for candidate in (name, name.rstrip(_TAIL)):
+    for candidate in (name, name.rstrip(TRAILING_SIGNS)):
         path = _path(candidate, cwd)
         if candidate and _is_file(path):
             return path

@@ -56,18 +56,11 @@ SANDBOX_VARIABLE = "TEAMWRIGHT_SANDBOX"
 WORKTREE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """The name of a session's worktree."""
 
-_SWITCH = {
-    "": True,
-    "1": True,
-    "true": True,
-    "on": True,
-    "yes": True,
-    "0": False,
-    "false": False,
-    "off": False,
-    "no": False,
-}
+DATABASE_VARIABLE = "TEAMWRIGHT_DATABASE"
+"""The address of a team's database for a process, with precedence over the setting `database`."""
 
+_ON = {"1", "true", "on", "yes"}
+_OFF = {"0", "false", "off", "no"}
 
 ASKS_PERSON = ("deny", "wait")
 """The behaviour of requests without a person at a terminal."""
@@ -131,7 +124,7 @@ def load_member_context(options: Options, session: SessionId, room: Path) -> Ses
 
 
 def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resumed: bool) -> SessionContext:
-    env = without_git_variables(os.environ if options.env is None else {**_usual(), **options.env})
+    env = without_git_variables(os.environ if options.env is None else _with_usual(options.env))
     options = replace(options, sandbox=options.sandbox or sandbox_variable(options))  # for member processes too
     flags = settings_flags(options)
     trust = TrustStore.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))
@@ -146,8 +139,8 @@ def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resume
         settings = replace(settings, sandbox=narrow(settings.sandbox, restore_bounds(options.sandbox_bounds)))
     options = with_default_caps(options, settings.run_defaults)
     added, problems = installed_plugins(home)
-    plugins, agents = [*(plugin_at(path) for path in options.plugin_dirs), *added], options.agents
-    places = definition_sources(home, trust.root, compat=settings.compat, agents=agents, plugins=plugins)
+    plugins = [*(plugin_at(path) for path in options.plugin_dirs), *added]
+    places = definition_sources(home, trust.root, compat=settings.compat, agents=options.agents, plugins=plugins)
     plugin_warnings = tuple(line for plugin in places.plugins for line in plugin.warnings)
     settings = replace(settings, warnings=(*settings.warnings, *problems, *plugin_warnings))
     # In a linked worktree the main checkout is changeable too: its directories of programs are on the PATH.
@@ -164,12 +157,13 @@ def _changeable_places(sandbox: SandboxSettings, env: Mapping[str, str]) -> list
     return [*found, *map(os.path.expanduser, sandbox.write)]
 
 
-USUAL = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")
+_USUAL = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")
 """Variables that most commands need: the process's values, unless a program sets its own."""
 
 
-def _usual() -> dict[str, str]:
-    return {name: os.environ[name] for name in USUAL if name in os.environ}
+def _with_usual(env: Mapping[str, str]) -> dict[str, str]:
+    """Return a program's own environment, completed by the usual variables of this process."""
+    return {**{name: os.environ[name] for name in _USUAL if name in os.environ}, **env}
 
 
 NO_FORKS = "agents.fork has no effect in a headless run: Agent without subagent_type starts general-purpose"
@@ -298,12 +292,14 @@ def are_teams_enabled(context: SessionContext) -> bool:
     if context.options.teams is not None:
         return context.options.teams
     switch = context.env.get(TEAMS_VARIABLE, "").strip().lower()
-    if switch not in _SWITCH:
+    if not switch:
+        return context.settings.teams
+    if switch not in _ON | _OFF:
         where = [("variable", f"{TEAMS_VARIABLE}={switch}")]
         raise CannotStart(
             "bad-settings", f"{TEAMS_VARIABLE} must be 0 or 1", looked_at=where, note="nothing was started"
         )
-    return context.settings.teams if not switch else _SWITCH[switch]
+    return switch in _ON
 
 
 def trust_warnings(context: SessionContext) -> list[str]:
@@ -370,9 +366,36 @@ def ask_timeout(context: SessionContext) -> float | None:
     return timeout_s if timeout_s is not None or context.options.interactive else ASK_TIMEOUT_S
 
 
-PLATFORMS = "Linux, macOS, Windows through WSL 2"
+def find_database(flag: str | None, home: Home, env: Mapping[str, str] | None = None) -> DatabaseAddress | None:
+    """Return the address of a team's database, from the flag, the environment or the user's own settings file.
 
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+    None for a team on files, which `none` as the value of the flag keeps there. A repository's settings never choose a
+    database. Raises UsageError for an address that cannot be used.
+    """
+    text = flag or (os.environ if env is None else env).get(DATABASE_VARIABLE, "") or user_setting(home, "database")
+    if not isinstance(text, str) or not text or text == "none":
+        return None
+    from teamwright.database.address import parse_address
+
+    return parse_address(text)
+
+
+_COMMAND = re.compile(r"\bteamwright (?=[a-z-])")
+"""The beginning of a command in a text; not the name of the product."""
+
+
+def command_with_home(command: str, home: str | None) -> str:
+    """Return the command with the home that was named for this run; unchanged without one, or if it names one.
+
+    It also works within a sentence: `end it with: teamwright stop crew`.
+    """
+    if home is None or "--home" in command:
+        return command
+    where = quote(os.path.abspath(os.path.expanduser(home)))
+    return _COMMAND.sub(lambda _: f"teamwright --home {where} ", command, count=1)
+
+
+PLATFORMS = "Linux, macOS, Windows through WSL 2"
 
 
 def platform_name(kind: str | None = None, release: str | None = None) -> str:
@@ -408,6 +431,9 @@ def _wsl(release: str) -> int:
     if "microsoft" not in release.lower():
         return 0
     return 2 if "wsl2" in release.lower() or "microsoft-standard" in release else 1
+
+
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 
 def mask_secrets(text: str, env: Mapping[str, str]) -> str:
@@ -446,6 +472,7 @@ def crash(problem: BaseException, argv: Sequence[str], home: str | None = None) 
 
 
 def _keep(text: str, home: str | None) -> tuple[bool, str]:
+    """Save the text; return True with the path, else False with the reason."""
     import tempfile
 
     name = f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
@@ -477,34 +504,3 @@ def _last_of_ours(problem: BaseException) -> str:
     last = ours[-1]
     short = last.filename.rpartition(f"{os.sep}teamwright{os.sep}")[2]
     return f"{short}:{last.lineno} in {last.name}"
-
-
-_COMMAND = re.compile(r"\bteamwright (?=[a-z-])")
-
-
-def command_with_home(command: str, home: str | None) -> str:
-    """Return the command with the home that was named for this run; unchanged without one, or if it names one.
-
-    It also works within a sentence: `end it with: teamwright stop crew`.
-    """
-    if home is None or "--home" in command:
-        return command
-    where = quote(os.path.abspath(os.path.expanduser(home)))
-    return _COMMAND.sub(lambda _: f"teamwright --home {where} ", command, count=1)
-
-
-_VARIABLE = "TEAMWRIGHT_DATABASE"
-_SETTING = "database"
-
-
-def find_database(flag: str | None, home: Home, env: Mapping[str, str] | None = None) -> DatabaseAddress | None:
-    """Return the address of the database; None for a team on files. `flag` is the value of the flag.
-
-    `none` as the flag's value keeps a team on files. Raises UsageError for an address that cannot be used.
-    """
-    text = flag or (os.environ if env is None else env).get(_VARIABLE, "") or user_setting(home, _SETTING)
-    if not isinstance(text, str) or not text or text == "none":
-        return None
-    from teamwright.database.address import parse_address
-
-    return parse_address(text)

@@ -71,17 +71,18 @@ if TYPE_CHECKING:
 
 
 EARLY_MOST = 1_000
-"""Maximum number of messages that are remembered as delivered before they were sent. First prompts have no sent
-event.
-"""
+"""The most messages that are remembered as delivered before they were sent. First prompts have no sent event."""
 
 
 class RunCounts(Struct):
-    """The counts so far. Notices without content are not messages; model calls are the lead's."""
+    """The counts of a run that no file has, from its events. Model calls are the lead's.
+
+    Notices without content are no messages.
+    """
 
     model_calls: int = 0
     api_s: float = 0.0
-    """Duration of all model calls, in milliseconds; parallel calls add up."""
+    """Duration of all model calls, in seconds; parallel calls add up."""
     sent: int = 0
     seen: int = 0
     calls: int = 0
@@ -104,7 +105,6 @@ class RunCounts(Struct):
     """The reason why a member failed, crashed or was stopped. A resume removes it."""
     stopped_at_work: set[str] = field(default_factory=set[str])
     """Members that were working when a crash, an error or a person ended them."""
-
     tasks: set[str] = field(default_factory=set[str])
     """Tasks that a member of this session created or changed."""
 
@@ -156,7 +156,9 @@ class RunCounts(Struct):
             self.failed.pop(member, None)
 
     def _changed(self, event: MemberChanged) -> None:
-        name, before, self.states[event.member] = event.member, self.states.get(event.member), event.state
+        name = event.member
+        before = self.states.get(name)
+        self.states[name] = event.state
         if event.state in FAILED_STATES:
             self.failed[name] = event.detail or event.state
             self.failed_in_run.add(name)
@@ -165,8 +167,8 @@ class RunCounts(Struct):
             self.stopped_at_work.discard(name)
             return
         self.ended[name] = event.detail or event.state
-        unplanned = event.state in FAILED_STATES or event.detail.startswith(USER_CAUSE)
-        if unplanned and before != MemberState.IDLE:
+        is_unplanned = event.state in FAILED_STATES or event.detail.startswith(USER_CAUSE)
+        if is_unplanned and before != MemberState.IDLE:
             self.stopped_at_work.add(name)
 
     def _sent(self, event: MessageSent) -> None:
@@ -182,6 +184,10 @@ class RunCounts(Struct):
 
 _BEFORE_CAP_S = 0.001
 """How long before the cap on time the requests are left open: the cap itself cancels the call that waits."""
+
+
+_START_SLUGS = frozenset({"wrong-key", "no-access", "unknown-model", "no-network"})
+"""Failures that prevent a start when they come before the first answer; later the run has failed."""
 
 
 class Session(Struct):
@@ -231,7 +237,8 @@ class Session(Struct):
 
     async def _run_until_done(self, commands: CommandWait | None = None) -> Result:
         """Run turns until the team is done, and with `commands` until these have ended; return the result."""
-        begun, form = self.lead.agent.conversation.message_count, self.options.output
+        begun = self.lead.agent.conversation.message_count
+        form = self.options.output
         output: ReadOutput | None = None
         minutes = self.agent_factory.budget_tracker.budget.minutes
         cap: asyncio.Timeout | None = None
@@ -422,9 +429,9 @@ class Session(Struct):
         No model call starts from now on. Running calls of tools and models get up to `shutdown_timeout_s`. The caller
         then ends the lead's run and leaves the session.
         """
-        budget, requests, changed = self.agent_factory.budget_tracker, self.requests, self.team.changed
-        budget.suspend(changed.set)
-        requests.suspend(changed.set)
+        changed = self.team.changed
+        self.agent_factory.budget_tracker.suspend(changed.set)
+        self.requests.suspend(changed.set)
         self.deadlines.cancel()
         self.team.refuse_members()
         try:
@@ -606,7 +613,3 @@ class Session(Struct):
             for name, state in self.tally.states.items()
         ]
         return (lead, *others)
-
-
-_START_SLUGS = frozenset({"wrong-key", "no-access", "unknown-model", "no-network"})
-"""Failures that prevent a start when they come before the first answer; later the run has failed."""

@@ -32,7 +32,7 @@ from teamwright.protocol.messages import Block, ToolCall, message_text, text_blo
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.time_limit import time_limit
 from teamwright.session.agents.model_sources import require_price
-from teamwright.session.options import parse_slash_command, read_attachment
+from teamwright.session.options import TRAILING_SIGNS, read_attachment
 from teamwright.session.result import Result
 from teamwright.session.server_prompts import (
     find_server_prompt,
@@ -54,16 +54,6 @@ from teamwright.subagents.run import CallRef
 from teamwright.subagents.subagent_run import SubagentRun
 from teamwright.team_records.spawn_spec import SpawnSpec
 
-__all__ = [
-    "CommandInfo",
-    "call_command",
-    "find_command",
-    "list_commands",
-    "parse_slash_command",
-    "require_command",
-    "run_command",
-]
-
 SUBAGENT = "general-purpose"
 
 _OUT_OF_TIME = TurnEnd("limit", limit="time")
@@ -76,6 +66,19 @@ class CommandInfo(Struct, frozen=True):
     hint: str
     about: str
     place: str
+
+
+class CommandCall(Struct, frozen=True):
+    """A command that a person called, with its arguments; `before` is the text of stdin."""
+
+    skill: SkillDefinition
+    arguments: str = ""
+    before: str = ""
+
+    @property
+    def line(self) -> str:
+        """The command as it was typed."""
+        return f"/{self.skill.name} {self.arguments}".strip()
 
 
 def list_commands(session: Session) -> list[CommandInfo]:
@@ -340,22 +343,6 @@ class TurnGrants(Struct):
             self.end()
 
 
-_TAIL = ".,;:!?)]}…"
-
-
-class CommandCall(Struct, frozen=True):
-    """A command that a person called, with its arguments; `before` is the text of stdin."""
-
-    skill: SkillDefinition
-    arguments: str = ""
-    before: str = ""
-
-    @property
-    def line(self) -> str:
-        """The command as it was typed."""
-        return f"/{self.skill.name} {self.arguments}".strip()
-
-
 def rules_of(session: Session, skill: SkillDefinition) -> tuple[Rule, ...]:
     """Return the calls that the command allows, as rules. Raises UsageError for an invalid one.
 
@@ -440,7 +427,7 @@ def _attachments(session: Session, names: Sequence[str]) -> list[Block]:
     cwd = session.agent_factory.work_directory
     found: dict[Path, Block] = {}
     for name in names:
-        path = next((p for form in (name, name.rstrip(_TAIL)) if (p := _file(form, cwd)) is not None), None)
+        path = next((p for form in (name, name.rstrip(TRAILING_SIGNS)) if (p := _file(form, cwd)) is not None), None)
         if path is None or path in found:
             continue
         access = Access(reads=(path,))

@@ -39,7 +39,12 @@ from teamwright.teams.spawn import change_entry, save_budget
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 
+T = TypeVar("T")
+Arguments = Mapping[str, Any]
+"""The arguments of an action, or its result, as JSON."""
+
 NOTHING = "nothing was changed"
+BY_USER = "stopped by the user"
 
 
 async def context_view(session: Session, name: str = "") -> ContextView:
@@ -90,11 +95,9 @@ async def _result(compacting: Awaitable[CompactResult]) -> CompactResult:
 
 
 async def _start_compaction(agent: Agent | ProcessTeammateBase, keep: str) -> CompactResult:
-    return (
-        await COMPACT.perform_at(agent, keep=keep)
-        if isinstance(agent, ProcessTeammateBase)
-        else await compact_now(agent, keep)
-    )
+    if isinstance(agent, ProcessTeammateBase):
+        return await COMPACT.perform_at(agent, keep=keep)
+    return await compact_now(agent, keep)
 
 
 async def clear_lead(session: Session) -> CompactResult:
@@ -192,7 +195,7 @@ async def _reload_member(session: Session, teammate: ProcessTeammateBase) -> tup
         return ()
 
 
-BY_USER = "stopped by the user"
+# ── jobs of this process ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def describe_job(task: SubagentRun | Job) -> str:
@@ -268,8 +271,7 @@ def move_to_background(agent_factory: AgentFactory, name: str = "", owner: str =
     return [*map(describe_job, moved), *jobs.move_to_background(owner)]
 
 
-T = TypeVar("T")
-Arguments = Mapping[str, Any]
+# ── the table of actions, for both sides ─────────────────────────────────────────────────────────────────────
 
 
 class ActionContext(Struct, frozen=True):
@@ -369,10 +371,6 @@ def _encode_lines(lines: tuple[str, ...] | None) -> Arguments:
     return {"lines": lines}
 
 
-def _word(fields: Arguments) -> str | None:
-    return fields["what"]
-
-
 CONTEXT = RemoteAction("context", _context, to_builtins, partial(convert, type=ContextView))
 """Return the content of the context window."""
 COMPACT = RemoteAction("compact", _compact, _encode_compaction, _decode_compaction)
@@ -387,9 +385,8 @@ BACKGROUND = RemoteAction("background", _background, _encode_lines, _some_lines)
 """Move to the background what the member itself waits for, or what has that `name`. None: unknown name."""
 FOREGROUND = RemoteAction("foreground", _foreground, _encode_lines, _lines)
 """Return what the member and its sub-agents wait for, a line each."""
-STOP = RemoteAction("stop", _stop, lambda what: {"what": what}, _word)
+STOP = RemoteAction("stop", _stop, lambda what: {"what": what}, lambda fields: fields["what"])
 """Stop the sub-agent or command of that `name`. Return the result; None when no running job has the name."""
-
 ALLOW = RemoteAction(
     "allow", _allow, lambda holds: {"budget": holds.as_json()}, lambda fields: Budget.from_json(fields["budget"])
 )

@@ -114,10 +114,8 @@ def prompt_lead(session: Session, text: str, attached: Sequence[Block] = ()) -> 
     Raises UsageError for a file that cannot be attached and for an image that the lead's model cannot take,
     StorageError for a file that cannot be read.
     """
-    blocks, card = (
-        [*read_prompt(text, None, session.agent_factory.work_directory), *attached],
-        session.lead.agent.model.card,
-    )
+    blocks = [*read_prompt(text, None, session.agent_factory.work_directory), *attached]
+    card = session.lead.agent.model.card
     if not card.images and any(block.get("type") == "image" for block in blocks):
         raise UsageError(
             "usage",
@@ -263,10 +261,6 @@ def record_interrupt(session: Session) -> None:
     session.lead.note_interrupt()
 
 
-def _find(session: Session, name: str, note: str) -> Teammate:
-    return find_teammate(session.team, name, note, running_ids(session.agent_factory))
-
-
 async def allow_directory(session: Session, directory: Path) -> None:
     """Let all agents of the session work in this directory too, until the session ends."""
     update = PermissionUpdate("addDirectories", directories=(str(directory),))
@@ -284,3 +278,7 @@ def store_note(session: Session, file: NoteFile, note: str) -> None:
     """Store the note in the file, and give it to the lead with its next prompt. Raises TeamRefused, StorageError."""
     append_note(file, note)
     session.lead.add_note(f"The user added a note to {file.path}, which each session reads: {note}")
+
+
+def _find(session: Session, name: str, note: str) -> Teammate:
+    return find_teammate(session.team, name, note, running_ids(session.agent_factory))

@@ -162,10 +162,12 @@ class SessionReviews:
         """Return the diff of a task in review: of its commit, or of its author's recorded edits since it was begun."""
         if note.work is not None:
             return await asyncio.to_thread(self._commit_diff, note.work)
-        directory = self._context.home.session(self._context.cwd, self._context.id)
-        agents = self._agents_of(note.author)
         return await asyncio.to_thread(
-            journal_diff, directory / "history", agents, iso_time(note.begun), self._agent_factory.work_directory
+            journal_diff,
+            self._agent_factory.session_directory / "history",
+            self._agents_of(note.author),
+            iso_time(note.begun),
+            self._agent_factory.work_directory,
         )
 
     def _commit_diff(self, work: TaskIntegration) -> str:
@@ -187,7 +189,8 @@ class SessionReviews:
         """Return the author with its sub-agents, directly or below others."""
         from teamwright.subagents.journal import RunJournal
 
-        name, directories = author.partition("@")[0], [self._context.directory]
+        name = author.partition("@")[0]
+        directories = [self._context.directory]
         team = self._agent_factory.team
         if team is not None and (teammate := team.find(name)) is not None:  # a member process has its own journal
             directories.append(process_directory(teammate.transcript_path))

@@ -45,44 +45,6 @@ from teamwright.teams.backend import Backend, Launch, Location
 from teamwright.teams.shutdown import kill
 from teamwright.teams.team import SessionTeam
 
-_USUAL_COLOR = "blue"
-
-
-def member_flags(member: RosterMember, team: SessionTeam, session: SessionId, mode: str) -> MemberFlags:
-    """Return the flags that identify a member. `mode` is empty when the program begins in that mode.
-
-    A member that must plan begins in plan mode in any case; bypassPermissions has a separate flag.
-    """
-    plans = bool(member.plan_mode_required)
-    bypass = mode == Mode.BYPASS and not plans
-    return MemberFlags(
-        agent_id=member.agent_id,
-        agent_name=member.name,
-        team_name=team.name,
-        agent_color=member.color or "",
-        parent_session_id=session,
-        plan_mode_required=plans,
-        agent_type=member.agent_type,
-        dangerously_skip_permissions=bypass,
-        permission_mode="" if bypass or plans else mode,
-    )
-
-
-def make_launch(
-    member: RosterMember, team: SessionTeam, session: SessionId, argv: tuple[str, ...], env: Mapping[str, str]
-) -> Launch:
-    """Return the launch of the member for its backend."""
-    return Launch(
-        name=member.name,
-        team=team.directory,
-        session=session,
-        argv=argv,
-        env=env,
-        cwd=Path(member.cwd),
-        color=member.color or _USUAL_COLOR,
-    )
-
-
 PROGRAM = own_python_argv("teamwright")
 """The command of this installation. No variable and no file of a project adds code to it."""
 
@@ -178,6 +140,41 @@ class MemberLauncher(Struct):
             allowed_tools=self.context.options.allowed_tools,
             disallowed_tools=self.context.options.disallowed_tools,
         )
+
+
+def member_flags(member: RosterMember, team: SessionTeam, session: SessionId, mode: str) -> MemberFlags:
+    """Return the flags that identify a member. `mode` is empty when the program begins in that mode.
+
+    A member that must plan begins in plan mode in any case; bypassPermissions has a separate flag.
+    """
+    plans = bool(member.plan_mode_required)
+    bypass = mode == Mode.BYPASS and not plans
+    return MemberFlags(
+        agent_id=member.agent_id,
+        agent_name=member.name,
+        team_name=team.name,
+        agent_color=member.color or "",
+        parent_session_id=session,
+        plan_mode_required=plans,
+        agent_type=member.agent_type,
+        dangerously_skip_permissions=bypass,
+        permission_mode="" if bypass or plans else mode,
+    )
+
+
+def make_launch(
+    member: RosterMember, team: SessionTeam, session: SessionId, argv: tuple[str, ...], env: Mapping[str, str]
+) -> Launch:
+    """Return the launch of the member for its backend."""
+    return Launch(
+        name=member.name,
+        team=team.directory,
+        session=session,
+        argv=argv,
+        env=env,
+        cwd=Path(member.cwd),
+        color=member.color or "blue",
+    )
 
 
 _RUNS = ("running", "background")

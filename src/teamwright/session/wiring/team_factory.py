@@ -46,7 +46,7 @@ from teamwright.tasks.completion_conditions import TaskCheckResult
 from teamwright.team_records.home_stores import HomeStores
 from teamwright.team_records.team_status import TeamStatus
 from teamwright.teams.external_members import ExternalParticipants
-from teamwright.teams.team import SessionTeam, TeamSettings
+from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import TeamPorts
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 from teamwright.tools.shell.shell_choice import is_proven
@@ -62,43 +62,6 @@ if TYPE_CHECKING:
     from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
     from teamwright.session.wiring.worktree_factory import RemoteCommits
     from teamwright.teams.local_teammate import LocalTeammate
-
-
-ALLOWED_CHECKS = "checks.json"
-"""The file in the session's directory with the commands that were allowed as checks."""
-
-
-def _task_checks(context: SessionContext, agent_factory: AgentFactory, find: FindTeammate) -> TaskChecks:
-    """Create the task checks of this session. `find` returns a live member of this process by its name.
-
-    The team file has precedence over the setting.
-    """
-    settings, definition = context.settings.check, context.definition
-    if definition is not None and definition.check:
-        settings = replace(settings, command=definition.check)
-    bash = agent_factory.toolset.bash
-    return TaskChecks(
-        find,
-        agent_factory.work_directory,
-        settings,
-        AllowedCommands(context.home.session(context.cwd, context.id) / ALLOWED_CHECKS),
-        agent_factory.policy,
-        lambda: {**command_environment(bash, context.env), **agent_factory.env, **COMMAND_ENVIRONMENT},
-        agent_factory.toolset.jobs,
-        agent_factory.emit,
-        lambda command: mask_secrets(command, context.env),
-        context.directory / "output",
-        agent_factory.toolset.use_sandbox,
-        agent_factory.approver,
-        lambda: agent_factory.first.sandbox,
-    )
-
-
-def _team_settings(context: SessionContext) -> TeamSettings:
-    """Return the settings of the team, with the review of the team file."""
-    definition = context.definition
-    review = Reviewer(definition.review) if definition is not None and definition.review else None
-    return replace(context.settings.team, review=review)
 
 
 class JoinedTeam(Struct, frozen=True):
@@ -130,7 +93,12 @@ def make_team(
     toolset.set_agents(
         Subagents(context.directory, agent_factory, toolset.jobs, agent_factory.limits, log.emit, settings.agents)
     )
+    definition = context.definition
+    review = Reviewer(definition.review) if definition is not None and definition.review else None
+    team_settings = replace(settings.team, review=review)  # the team file says who reviews
     joined = joined or JoinedTeam("", "")
+    if joined.directory:
+        team_settings = replace(team_settings, ping_pong=sys.maxsize)
     files, shared_list = HomeStores(context.home), ""
     stores = joined.stores or context.options.stores or files
     if (task_list := context.options.task_list) is not None:
@@ -146,7 +114,7 @@ def make_team(
         log.emit,
         agent_factory,
         agent_factory.limits,
-        replace(_team_settings(context), ping_pong=sys.maxsize) if joined.directory else _team_settings(context),
+        team_settings,
         lead_model=joined.lead_model,
         lead_policy=agent_factory.policy,
         lease=str(lease_path(context.directory)),
@@ -165,6 +133,32 @@ def make_team(
     return team
 
 
+def _task_checks(context: SessionContext, agent_factory: AgentFactory, find: FindTeammate) -> TaskChecks:
+    """Create the task checks of this session. `find` returns a live member of this process by its name.
+
+    The team file has precedence over the setting.
+    """
+    settings, definition = context.settings.check, context.definition
+    if definition is not None and definition.check:
+        settings = replace(settings, command=definition.check)
+    bash = agent_factory.toolset.bash
+    return TaskChecks(
+        find,
+        agent_factory.work_directory,
+        settings,
+        AllowedCommands(context.home.session(context.cwd, context.id) / ALLOWED_CHECKS),
+        agent_factory.policy,
+        lambda: {**command_environment(bash, context.env), **agent_factory.env, **COMMAND_ENVIRONMENT},
+        agent_factory.toolset.jobs,
+        agent_factory.emit,
+        lambda command: mask_secrets(command, context.env),
+        context.directory / "output",
+        agent_factory.toolset.use_sandbox,
+        agent_factory.approver,
+        lambda: agent_factory.first.sandbox,
+    )
+
+
 def totals_until(path: Path, last: int) -> UsageTotals:
     """Return the totals of a log up to that event. Called once, and only for caps of an earlier incarnation."""
     return UsageTotals.from_events(usage_events(path, last))
@@ -177,14 +171,8 @@ def connect_budget(budget_tracker: BudgetTracker, team: SessionTeam, log: EventL
 
 def track_event(budget_tracker: BudgetTracker, team: SessionTeam, event: TeamEvent) -> None:
     """Update the budget tracker from an event, and wake the member whose caps it raised."""
-    if owner := budget_tracker.add_event(event):
-        note_raised_budget(team, owner)
-
-
-def note_raised_budget(team: SessionTeam, name: str) -> None:
-    """Let a member that paused at a cap continue."""
-    teammate = team.find(name)
-    if teammate is not None:
+    owner = budget_tracker.add_event(event)
+    if owner and (teammate := team.find(owner)) is not None:
         teammate.note_raised_budget()
 
 
@@ -194,54 +182,6 @@ async def take_tasks(budget_tracker: BudgetTracker, team: SessionTeam) -> None:
         TaskInfo(id=task.id, subject=task.subject, status=str(task.status), owner=task.owner, budget=task.budget)
         for task in await team.tasks.all()
     )
-
-
-VERSION = 1
-MOST = 1000
-"""Maximum number of stored commands; the oldest are dropped, and are allowed again when they are set again."""
-
-
-class AllowedCommands:
-    """The allowed commands in a session's file, which is read again after a change and written at once."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._commands: dict[str, str] = {}
-        self._seen: tuple[int, int, int] | None = None
-
-    def decision_directory(self, command: str) -> Path | None:
-        """Return the directory of the last decision on the command; None: it was never allowed."""
-        found = self._known().get(command)
-        return None if found is None else Path(found)
-
-    def add(self, command: str, seen_from: Path) -> None:
-        """Allow a command, with the directory of the decision. Raises StorageError; then it is not allowed."""
-        if self._known().get(command) == str(seen_from):
-            return
-        with hold_exclusive(self._path.with_suffix(".lock"), self._path):
-            others = {one: place for one, place in self._known().items() if one != command}
-            more = dict(list({**others, command: str(seen_from)}.items())[-MOST:])
-            body = {"v": VERSION, "allowed": list(more), "seen_from": list(more.values())}
-            write_atomic(self._path, json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogateescape"))
-
-    def _known(self) -> dict[str, str]:
-        try:
-            stat = os.stat(self._path)
-        except OSError:
-            return {}
-        if self._seen != (now := (stat.st_ino, stat.st_mtime_ns, stat.st_size)):
-            self._commands, self._seen = self._read(), now
-        return self._commands
-
-    def _read(self) -> dict[str, str]:
-        """Return the content of the file; an unreadable file allows nothing."""
-        try:
-            found = cast("dict[str, Any]", json.loads(self._path.read_bytes().decode("utf-8", "surrogateescape")))
-            commands, places = cast("list[Any]", found["allowed"]), cast("list[Any]", found["seen_from"])
-            pairs = list(zip(commands, places, strict=True)) if found["v"] == VERSION else []
-        except (OSError, ValueError, KeyError, TypeError):
-            return {}
-        return {one: place for one, place in pairs if isinstance(one, str) and isinstance(place, str)}
 
 
 OUTPUT_CHARS = 4_000
@@ -397,6 +337,57 @@ class TaskChecks(Struct):
             yield
         finally:
             timer.cancel()
+
+
+ALLOWED_CHECKS = "checks.json"
+"""The file in the session's directory with the commands that were allowed as checks."""
+
+_VERSION = 1
+_MOST_COMMANDS = 1000
+"""Maximum number of stored commands; the oldest are dropped, and are allowed again when they are set again."""
+
+
+class AllowedCommands:
+    """The allowed commands in a session's file, which is read again after a change and written at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._commands: dict[str, str] = {}
+        self._seen: tuple[int, int, int] | None = None
+
+    def decision_directory(self, command: str) -> Path | None:
+        """Return the directory of the last decision on the command; None: it was never allowed."""
+        found = self._known().get(command)
+        return None if found is None else Path(found)
+
+    def add(self, command: str, seen_from: Path) -> None:
+        """Allow a command, with the directory of the decision. Raises StorageError; then it is not allowed."""
+        if self._known().get(command) == str(seen_from):
+            return
+        with hold_exclusive(self._path.with_suffix(".lock"), self._path):
+            others = {one: place for one, place in self._known().items() if one != command}
+            more = dict(list({**others, command: str(seen_from)}.items())[-_MOST_COMMANDS:])
+            body = {"v": _VERSION, "allowed": list(more), "seen_from": list(more.values())}
+            write_atomic(self._path, json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogateescape"))
+
+    def _known(self) -> dict[str, str]:
+        try:
+            stat = os.stat(self._path)
+        except OSError:
+            return {}
+        if self._seen != (now := (stat.st_ino, stat.st_mtime_ns, stat.st_size)):
+            self._commands, self._seen = self._read(), now
+        return self._commands
+
+    def _read(self) -> dict[str, str]:
+        """Return the content of the file; an unreadable file allows nothing."""
+        try:
+            found = cast("dict[str, Any]", json.loads(self._path.read_bytes().decode("utf-8", "surrogateescape")))
+            commands, places = cast("list[Any]", found["allowed"]), cast("list[Any]", found["seen_from"])
+            pairs = list(zip(commands, places, strict=True)) if found["v"] == _VERSION else []
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+        return {one: place for one, place in pairs if isinstance(one, str) and isinstance(place, str)}
 
 
 def _ended(code: int) -> str:

@@ -138,7 +138,8 @@ class TeamWorktrees:
 
     async def _record(self, name: str) -> WorktreeRecord | None:
         """Return the record of a member's worktree; None without one. Raises StorageError."""
-        team, own = self._agent_factory.team, self._own_record(name)
+        team = self._agent_factory.team
+        own = self._own_record(name)
         if (
             self._commits is not None
             or team is None
@@ -176,7 +177,8 @@ async def enter_session_worktree(context: SessionContext, agent_factory: AgentFa
     known = _stored(context)
     if context.options.worktree is None and not known:
         return ""
-    worktrees, former = agent_factory.worktrees, Path(str(known.get("cwd", "")))
+    worktrees = agent_factory.worktrees
+    former = Path(str(known.get("cwd", "")))
     own = session_list_name(context.id)
     is_fork = bool(known) and context.options.fork
     name = context.options.worktree or (own if is_fork else str(known.get("name", ""))) or own
@@ -206,10 +208,8 @@ async def _enter(context: SessionContext, agent_factory: AgentFactory, path: Pat
 
 async def _leave(agent_factory: AgentFactory, record: WorktreeRecord) -> None:
     """Give up the worktree of a session that could not be opened."""
-    worktrees = agent_factory.worktrees
-    if record.path not in worktrees.leases:
-        return
-    await worktrees.end(record.tree)
+    if record.path in agent_factory.worktrees.leases:
+        await agent_factory.worktrees.end(record.tree)
 
 
 def _stored(context: SessionContext) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
-from teamwright.session.preparation import mask_secrets, platform_name, require_platform
+from teamwright.session.command_start import mask_secrets, platform_name, require_platform
 from teamwright.storage.event_log import EventLog
 from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.command_table import COMMANDS

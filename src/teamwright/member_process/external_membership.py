@@ -47,7 +47,7 @@ from teamwright.protocol.mail import IdleNotification
 from teamwright.protocol.member_flags import MemberFlags
 from teamwright.protocol.members import MemberState, RosterMember, TeamConfig
 from teamwright.session.agents.factory import AgentFactory
-from teamwright.session.preparation import require_platform
+from teamwright.session.command_start import require_platform
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.paths import FOREIGN_ROOT, Home, find_home
 from teamwright.tasks.task_store import TaskFollower

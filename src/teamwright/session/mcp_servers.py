@@ -1,29 +1,23 @@
 """The MCP servers of a session: the tools that an agent gets, and the servers that must run before.
 
-The package `mcp` is imported with the first server. The state of the servers is in a file of the session's directory,
-for other processes (docs/reference/formats/mcp.md).
+The package `mcp` is imported with the first server.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct, field
-from msgspec.structs import asdict
 
 from teamwright.agent.agent_type import AgentType, covers
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import Toolbox
 from teamwright.config.mcp_settings import McpSettings
-from teamwright.protocol.errors import CannotStart, StorageError, UsageError
+from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
-from teamwright.storage.files import read_plain, write_atomic
 
 if TYPE_CHECKING:
     from teamwright.mcp.server import McpServer
@@ -31,6 +25,8 @@ if TYPE_CHECKING:
     from teamwright.mcp.servers import McpServerPool
     from teamwright.session.agents.agent_workspace import AgentWorkspace
 
+
+from teamwright.session.process_state import ServerStatus, write_servers
 
 CALL = "McpCall"
 
@@ -180,7 +176,7 @@ class SessionMcpServers(Struct):
 
     def note(self) -> None:
         """Save the state of the servers, for other processes."""
-        write_state(self.directory, self.views())
+        write_servers(self.directory, self.views())
 
     def views(self) -> list[ServerStatus]:
         """Return the state of the servers, without starting or importing anything."""
@@ -239,44 +235,3 @@ def _failed(server: McpServer, why: str) -> CannotStart:
     what = f'the MCP server "{server.name}" {server.config.mask_secrets(why)}'
     looked_at = [("runs", server.config.display_text), ("set in", server.config.source)]
     return CannotStart("mcp-failed", what, looked_at=looked_at, note="nothing was started")
-
-
-STATE = "mcp.json"
-"""Name of the file in a session's directory."""
-
-VERSION = 1
-MOST_BYTES = 1_000_000
-
-
-class ServerStatus(Struct, frozen=True):
-    """One server. `state` is asleep (not started yet), starting, running, failed or closed; `tools` None: unknown.
-
-    `pid` is 0 without a local process; `problem` says why it failed; `source` is the place of its configuration.
-    """
-
-    name: str
-    kind: str = ""
-    state: str = ""
-    tools: int | None = None
-    pid: int = 0
-    problem: str = ""
-    source: str = ""
-
-
-class _McpState(Struct, frozen=True):
-    servers: tuple[ServerStatus, ...]
-
-
-def write_state(directory: Path, servers: Sequence[ServerStatus]) -> None:
-    """Save the state of the servers. Never raises, so that no call fails because of it."""
-    body = {"v": VERSION, "servers": [asdict(server) for server in servers]}
-    with suppress(StorageError, OSError):
-        write_atomic(directory / STATE, json.dumps(body, ensure_ascii=False, indent=2).encode("utf-8", "replace"))
-
-
-def read_state(directory: Path) -> tuple[ServerStatus, ...]:
-    """Return the servers' last saved state; empty when it cannot be read."""
-    try:
-        return msgspec.json.decode(read_plain(directory / STATE, MOST_BYTES), type=_McpState).servers
-    except (OSError, ValueError, RecursionError):
-        return ()

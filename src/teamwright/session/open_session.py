@@ -34,10 +34,11 @@ from teamwright.saved.sessions import SessionView, save_title
 from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.model_sources import SessionModels
 from teamwright.session.agents.parts import start_reading_state
+from teamwright.session.command_start import find_database
 from teamwright.session.control.stop_listener import StopListener
 from teamwright.session.modes_and_grants import SavedMode, load_mode, make_grants, restore_mode, save_mode
 from teamwright.session.options import Options, mark_portions
-from teamwright.session.preparation import SessionContext, ask_timeout, find_database, load_context, trust_warnings
+from teamwright.session.preparation import SessionContext, ask_timeout, load_context, trust_warnings
 from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.session import Session
 from teamwright.session.shell_command import run_shell_command

@@ -1,7 +1,6 @@
 """The context of a session before anything is constructed: home, settings, trust, id, and whether it is resumed.
 
-All errors that need no model call are found here, and nothing but the home's directories is created. The module also
-chooses the database of a team, checks the platform, and saves crash files, so it works without agents.
+All errors that need no model call are found here, and nothing but the home's directories is created.
 """
 
 from __future__ import annotations
@@ -9,11 +8,8 @@ from __future__ import annotations
 import os
 import platform
 import re
-import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -23,7 +19,6 @@ from teamwright.agent.prompt import PromptEnvironment
 from teamwright.agent.transcript import read_header
 from teamwright.config.agent_types import DefinitionSources, definition_sources
 from teamwright.config.plugins import installed_plugins, plugin_at
-from teamwright.config.settings.files import user_setting
 from teamwright.config.settings.merge import load_settings, reads_other_product
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.team_file import FILE, TeamDefinition, narrowed_limits, read_definition, trusted_definition
@@ -32,20 +27,21 @@ from teamwright.config.trust_entries import team_entry
 from teamwright.git.repository import current_branch
 from teamwright.models.effort import parse_optional_effort
 from teamwright.processes.program_environment import add_changeable, without_git_variables
-from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError, UsageError
+from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import SessionId, moved_directory_advice, session_id
-from teamwright.protocol.secret_texts import mask, mask_tokens
 from teamwright.sandbox.policy import SandboxMode, SandboxSettings, narrow, restore_bounds
 from teamwright.sandbox.secret_paths import CACHE_VARIABLES, CACHES, HOLDS_PROGRAMS
 from teamwright.saved.sessions import SessionView, find_session, latest_session
 from teamwright.session.agents.model_sources import load_lead_model
 from teamwright.session.options import Options, with_default_caps
 from teamwright.storage.event_log import log_path
-from teamwright.storage.paths import Home, find_home, make_private
+from teamwright.storage.paths import Home, find_home
 
 if TYPE_CHECKING:
-    from teamwright.database.address import DatabaseAddress
+    pass
 
+
+from teamwright.session.command_start import require_platform
 
 TEAMS_VARIABLE = "TEAMWRIGHT_TEAMS"
 """Enables or disables teams for a process, with precedence over the setting `teams`."""
@@ -55,9 +51,6 @@ SANDBOX_VARIABLE = "TEAMWRIGHT_SANDBOX"
 
 WORKTREE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """The name of a session's worktree."""
-
-DATABASE_VARIABLE = "TEAMWRIGHT_DATABASE"
-"""The address of a team's database for a process, with precedence over the setting `database`."""
 
 _ON = {"1", "true", "on", "yes"}
 _OFF = {"0", "false", "off", "no"}
@@ -364,143 +357,3 @@ def ask_timeout(context: SessionContext) -> float | None:
     option = context.options.ask_timeout_s
     timeout_s = option if option is not None else context.settings.ask_timeout_s
     return timeout_s if timeout_s is not None or context.options.interactive else ASK_TIMEOUT_S
-
-
-def find_database(flag: str | None, home: Home, env: Mapping[str, str] | None = None) -> DatabaseAddress | None:
-    """Return the address of a team's database, from the flag, the environment or the user's own settings file.
-
-    None for a team on files, which `none` as the value of the flag keeps there. A repository's settings never choose a
-    database. Raises UsageError for an address that cannot be used.
-    """
-    text = flag or (os.environ if env is None else env).get(DATABASE_VARIABLE, "") or user_setting(home, "database")
-    if not isinstance(text, str) or not text or text == "none":
-        return None
-    from teamwright.database.address import parse_address
-
-    return parse_address(text)
-
-
-_COMMAND = re.compile(r"\bteamwright (?=[a-z-])")
-"""The beginning of a command in a text; not the name of the product."""
-
-
-def command_with_home(command: str, home: str | None) -> str:
-    """Return the command with the home that was named for this run; unchanged without one, or if it names one.
-
-    It also works within a sentence: `end it with: teamwright stop crew`.
-    """
-    if home is None or "--home" in command:
-        return command
-    where = quote(os.path.abspath(os.path.expanduser(home)))
-    return _COMMAND.sub(lambda _: f"teamwright --home {where} ", command, count=1)
-
-
-PLATFORMS = "Linux, macOS, Windows through WSL 2"
-
-
-def platform_name(kind: str | None = None, release: str | None = None) -> str:
-    """Return the platform for people: `Linux 6.8`, `macOS 15.1`, `WSL 2 (Linux 5.15…)`."""
-    kind = sys.platform if kind is None else kind
-    release = platform.release() if release is None else release
-    if kind == "darwin":
-        return f"macOS {platform.mac_ver()[0] or release}"
-    if kind != "linux":
-        return kind
-    generation = _wsl(release)
-    return f"WSL {generation} (Linux {release})" if generation else f"Linux {release}"
-
-
-def require_platform(kind: str | None = None, release: str | None = None) -> None:
-    """Raise CannotStart (`platform`) on systems other than Linux, macOS and WSL 2."""
-    kind = sys.platform if kind is None else kind
-    release = platform.release() if release is None else release
-    if kind == "darwin" or (kind == "linux" and _wsl(release) != 1):
-        return
-    way = "wsl --set-version DISTRIBUTION 2" if kind == "linux" else "on Windows: wsl --install, then install it there"
-    raise CannotStart(
-        "platform",
-        f"this platform is not supported: {platform_name(kind, release)}",
-        looked_at=[("works on", PLATFORMS)],
-        do=[way],
-        note="nothing was started",
-    )
-
-
-def _wsl(release: str) -> int:
-    """Return the generation of WSL that a kernel's release names; 0 for another Linux."""
-    if "microsoft" not in release.lower():
-        return 0
-    return 2 if "wsl2" in release.lower() or "microsoft-standard" in release else 1
-
-
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-
-
-def mask_secrets(text: str, env: Mapping[str, str]) -> str:
-    """Return the text with secrets masked: values of variables named like secrets, and texts that look like keys."""
-    values = {value for name, value in env.items() if _SECRET_NAME.search(name) and len(value) >= 8}
-    for value in sorted(values, key=len, reverse=True):
-        text = text.replace(value, mask(value))
-    return mask_tokens(text)
-
-
-def crash(problem: BaseException, argv: Sequence[str], home: str | None = None) -> TeamwrightError:
-    """Save an internal error in a file under `<home>/debug`, 0600, and return the error that names it.
-
-    The file contains the traceback, versions and the flags; no prompt, no file's content, no secret.
-    """
-    import traceback
-
-    import teamwright
-
-    trace = "".join(traceback.format_exception(problem))
-    flags = [arg.partition("=")[0] for arg in argv if arg.startswith("-")]
-    text = mask_secrets(
-        f"teamwright {teamwright.__version__}\npython {sys.version.split()[0]} at {sys.executable}\n"
-        f"platform {platform_name()}\nflags {' '.join(flags) or 'none'}\n\n{trace}",
-        os.environ,
-    )
-    where = _last_of_ours(problem)
-    is_saved, place = _keep(text, home)
-    what = mask_secrets(f"a bug in Teamwright: {type(problem).__name__}: {problem}"[:300], os.environ)
-    return TeamwrightError(
-        "bug",
-        " ".join(what.split()),
-        looked_at=[("where", where), ("crash file" if is_saved else "no file", place)],
-        do=["report it with the crash file; read it first", "teamwright --debug … shows where it happened"],
-    )
-
-
-def _keep(text: str, home: str | None) -> tuple[bool, str]:
-    """Save the text; return True with the path, else False with the reason."""
-    import tempfile
-
-    name = f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
-    reason = ""
-    for place in (lambda: find_home(home).debug, lambda: Path(tempfile.gettempdir())):
-        directory = None
-        try:
-            directory = place()
-            make_private(directory)
-            path = directory / name
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "w", encoding="utf-8", errors="replace") as file:
-                file.write(text)
-        except (OSError, StorageError, CannotStart) as problem:
-            reason = f"could not be written to {directory}: {problem}" if directory is not None else str(problem)
-        else:
-            return True, str(path)
-    return False, reason
-
-
-def _last_of_ours(problem: BaseException) -> str:
-    """Return file and line of the last frame in this package."""
-    import traceback
-
-    frames = traceback.extract_tb(problem.__traceback__)
-    ours = [frame for frame in frames if f"{os.sep}teamwright{os.sep}" in frame.filename] or list(frames)
-    if not ours:
-        return "unknown"
-    last = ours[-1]
-    short = last.filename.rpartition(f"{os.sep}teamwright{os.sep}")[2]
-    return f"{short}:{last.lineno} in {last.name}"

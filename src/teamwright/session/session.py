@@ -45,10 +45,10 @@ from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Usage
 from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.model_sources import SessionModels
+from teamwright.session.command_start import command_with_home
 from teamwright.session.control.stop_listener import StopListener
 from teamwright.session.modes_and_grants import SessionModes
 from teamwright.session.options import Options
-from teamwright.session.preparation import command_with_home
 from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.result import MemberResult, Result, Stop, TaskResult, judged, task_results
 from teamwright.session.wiring.integration import SessionIntegration

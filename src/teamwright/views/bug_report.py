@@ -28,7 +28,7 @@ from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings.show import reads_compat_files
 from teamwright.config.trust import repository_of
 from teamwright.protocol.errors import StorageError, TeamwrightError, UsageError
-from teamwright.session.preparation import mask_secrets, platform_name
+from teamwright.session.command_start import mask_secrets, platform_name
 from teamwright.storage.event_log import LOG_NAME, newest_log
 from teamwright.storage.paths import Home, make_private
 from teamwright.views.doctor import DoctorSubject, find_problems

@@ -46,7 +46,7 @@ from teamwright.processes.program_environment import find_program
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.sandbox.policy import SandboxMode, SandboxSettings
 from teamwright.sandbox.sandbox import report_sandbox
-from teamwright.session.preparation import find_database, platform_name, require_platform
+from teamwright.session.command_start import find_database, platform_name, require_platform
 from teamwright.session.wiring.shell_startup import describe_shell
 from teamwright.storage.paths import Home
 

@@ -29,8 +29,7 @@ from teamwright.protocol.pending_request import REQUEST_KINDS, PendingRequest
 from teamwright.requests.request_store import RequestStore
 from teamwright.sandbox.policy import SandboxReport
 from teamwright.saved.teams import find_team_view
-from teamwright.session.mcp_servers import ServerStatus, read_state
-from teamwright.session.wiring.process import read_sandbox
+from teamwright.session.process_state import ServerStatus, read_sandbox, read_servers
 from teamwright.storage.event_log import LogTail, read_recent
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.file_watcher import Watcher
@@ -214,7 +213,7 @@ def status_of(home: Home, team: TeamView, team_status: TeamStatus, *, closed: bo
         members=tuple(members),
         tasks=team.tasks,
         requests=tuple(_pending_requests(home, team, team_status)) if live else (),
-        servers=read_state(Path(team.log).parent) if live and team.log else (),
+        servers=read_servers(Path(team.log).parent) if live and team.log else (),
         sandbox=read_sandbox(Path(team.log).parent, team.lead_pid) if live and team.log else None,
         unread=team.unread,
         tokens=usage.tokens,
@@ -311,7 +310,7 @@ class _MemberReader(Struct, frozen=True):
 
 def _place_notes(home: Home, team: TeamView) -> dict[str, str]:
     try:
-        file = FileStores(home).read_state(team.directory)
+        file = FileStores(home).read_servers(team.directory)
     except TeamwrightError:
         return {}
     if file is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.mcp.listing_store import ListingStore, ServerListing
-from teamwright.session.mcp_servers import STATE, ServerStatus, read_state, write_state
+from teamwright.session.process_state import SERVERS_FILE, ServerStatus, read_servers, write_servers
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -30,16 +30,16 @@ def test_the_oldest_listings_go(tmp_path):
 
 
 def test_the_state_of_servers_is_read_and_written_as_in_the_golden_file(tmp_path):
-    shutil.copy(GOLDEN / "mcp_state_v1.json", tmp_path / STATE)
-    found = read_state(tmp_path)
+    shutil.copy(GOLDEN / "mcp_state_v1.json", tmp_path / SERVERS_FILE)
+    found = read_servers(tmp_path)
     assert found[0] == ServerStatus(
         "db", "stdio", "failed", None, 0, "ended (exit code 3)", "/home/you/.teamwright/settings.json"
     )
-    write_state(tmp_path, found)
-    assert (tmp_path / STATE).read_text() == (GOLDEN / "mcp_state_v1.json").read_text().rstrip("\n")
+    write_servers(tmp_path, found)
+    assert (tmp_path / SERVERS_FILE).read_text() == (GOLDEN / "mcp_state_v1.json").read_text().rstrip("\n")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"servers": 1}', b'{"servers": [1]}', b'{"servers": [{}]}'])
 def test_a_state_that_cannot_be_read_is_none(tmp_path, content):
-    (tmp_path / STATE).write_bytes(content)
-    assert read_state(tmp_path) == () == read_state(tmp_path / "nowhere")
+    (tmp_path / SERVERS_FILE).write_bytes(content)
+    assert read_servers(tmp_path) == () == read_servers(tmp_path / "nowhere")

@@ -14,7 +14,7 @@ from teamwright.models.model import ModelCard
 from teamwright.processes.process_tree import list_processes
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
-from teamwright.session.mcp_servers import read_state
+from teamwright.session.process_state import read_servers
 from teamwright.testing import Call, ScriptedModel
 from tests.mcp.http_server import serving
 
@@ -42,7 +42,7 @@ class Run:
             log = team.session.log
             log.subscribe(lambda _n, e: self.notices.append(e.text) if isinstance(e, Notice) else None)
             result = await team.run(prompt)
-            self.states = [asdict(row) for row in read_state(log.path.parent)]
+            self.states = [asdict(row) for row in read_servers(log.path.parent)]
             self.pids |= {row["pid"] for row in self.states if row["pid"]}
             self.warnings = team.session.warnings
         assert not {row.pid for row in list_processes()} & self.pids

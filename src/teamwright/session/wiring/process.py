@@ -13,7 +13,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -39,24 +38,24 @@ from teamwright.models.model_settings import LIMIT_HEADLESS_S
 from teamwright.models.names import key_variables
 from teamwright.permissions.verdict import Approver, PermissionAnswer, Question
 from teamwright.processes.program_environment import add_changeable, own_variables
-from teamwright.protocol.errors import StorageError, TeamwrightError, UsageError
+from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD, SessionId, did_you_mean
 from teamwright.protocol.runtime_tags import new_key
-from teamwright.sandbox.policy import NetworkAccess, SandboxMode, SandboxReport
+from teamwright.sandbox.policy import NetworkAccess, SandboxMode
 from teamwright.sandbox.temporary_files import TemporaryFiles
 from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.model_sources import ScriptOptions, SessionModels, open_models
 from teamwright.session.agents.policies import AgentPolicies
 from teamwright.session.agents.specs import SpecResolver, make_resolver
 from teamwright.session.agents.toolset import PLAN_TOOLS, Toolset
+from teamwright.session.command_start import mask_secrets
 from teamwright.session.options import calls_per_agent
 from teamwright.session.preparation import (
     SessionContext,
     are_teams_enabled,
     ask_timeout,
     is_unattended,
-    mask_secrets,
     resumed_model,
     session_environment,
     waits_for_answers,
@@ -66,7 +65,6 @@ from teamwright.session.wiring.mcp_factory import make_mcp_servers
 from teamwright.session.wiring.shell_startup import make_shell_startup
 from teamwright.storage.event_log import EventLog, find_call_number, last_call_number
 from teamwright.storage.file_watcher import Watcher
-from teamwright.storage.files import read_plain, write_atomic
 from teamwright.storage.paths import Home
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller
@@ -79,6 +77,9 @@ if TYPE_CHECKING:
     from teamwright.session.mcp_servers import SessionMcpServers
     from teamwright.tools.team.send_message import PermissionAnswers, StopRequests
     from teamwright.worktrees.session_worktrees import SessionWorktrees
+
+
+from teamwright.session.process_state import write_sandbox
 
 
 class AgentServices(Struct, frozen=True):
@@ -410,33 +411,6 @@ def _make_once(context: SessionContext, emit: Emit) -> Callable[[], Sandbox]:
         return make_sandbox(context, emit)
 
     return make
-
-
-SANDBOX_FILE = "sandbox.json"
-"""The file in a session's directory that says what confines its commands. Format: docs/reference/formats/README.md."""
-
-_MOST_BYTES = 100_000
-
-
-class _SandboxFile(Struct, frozen=True):
-    v: int
-    pid: int
-    sandbox: SandboxReport
-
-
-def write_sandbox(directory: Path, report: SandboxReport) -> None:
-    """Save what confines the commands of this process. Never raises: no start fails because of it."""
-    with suppress(StorageError, OSError):
-        write_atomic(directory / SANDBOX_FILE, msgspec.json.encode(_SandboxFile(1, os.getpid(), report)))
-
-
-def read_sandbox(directory: Path, pid: int) -> SandboxReport | None:
-    """Return what the process of this id saved; None when it has saved nothing yet, or it cannot be read."""
-    try:
-        saved = msgspec.json.decode(read_plain(directory / SANDBOX_FILE, _MOST_BYTES), type=_SandboxFile)
-    except (OSError, ValueError, RecursionError):
-        return None
-    return saved.sandbox if saved.pid == pid else None
 
 
 AUTO_ALLOW = "sandbox.auto_allow"

@@ -34,7 +34,8 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.secret_texts import find_secrets
 from teamwright.protocol.task import Reviewer
 from teamwright.session.agents.factory import AgentFactory
-from teamwright.session.preparation import SessionContext, mask_secrets
+from teamwright.session.command_start import mask_secrets
+from teamwright.session.preparation import SessionContext
 from teamwright.session.wiring.work_confinement import confine_line
 from teamwright.session.wiring.worktrees import TeamWorktrees
 from teamwright.storage.event_log import EventLog, log_path

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from teamwright.protocol.errors import UsageError
-from teamwright.session.preparation import mask_secrets
+from teamwright.session.command_start import mask_secrets
 from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import WIDTH, json_flag, say, say_json, say_table
 from teamwright.ui.cli.run_location import run_location

@@ -13,7 +13,7 @@ import click
 from teamwright.config.trust import require_person
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import member_name
-from teamwright.session.preparation import find_database
+from teamwright.session.command_start import find_database
 from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json
 from teamwright.ui.cli.run_location import run_location

@@ -100,7 +100,7 @@ def _add_home(error: TeamwrightError, home: str | None) -> None:
     """Add the home of the command line to the commands that the error suggests."""
     if home is None:
         return
-    from teamwright.session.preparation import command_with_home
+    from teamwright.session.command_start import command_with_home
 
     error.replace_advice(command_with_home(line, home) for line in error.do)
 
@@ -129,7 +129,7 @@ def _to_error(problem: BaseException, args: list[str]) -> TeamwrightError:
         from teamwright.protocol.errors import StorageError
 
         return StorageError("disk-full", f"a write did not reach the disk: {problem.strerror}")
-    from teamwright.session.preparation import crash
+    from teamwright.session.command_start import crash
 
     return crash(problem, args, _named_home(args))
 

@@ -6,8 +6,8 @@ import click
 
 from teamwright.config.trust import TrustState, require_person
 from teamwright.protocol.errors import UsageError
+from teamwright.session.command_start import command_with_home
 from teamwright.session.options import Options
-from teamwright.session.preparation import command_with_home
 from teamwright.session.trust_question import TRUSTS, give_trust, take_trust, trust_survey
 from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_table, table_lines

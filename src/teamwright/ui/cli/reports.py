@@ -26,7 +26,7 @@ from teamwright.protocol.usage import Usage
 from teamwright.sandbox.policy import SandboxReport
 from teamwright.saved.team_access import SavedTeamAccess
 from teamwright.saved.teams import find_team_view
-from teamwright.session.mcp_servers import ServerStatus
+from teamwright.session.process_state import ServerStatus
 from teamwright.team_records.team_status import MemberStatus
 from teamwright.team_records.views import TaskView, resolve_home
 from teamwright.ui.cli.flags import parse_seconds

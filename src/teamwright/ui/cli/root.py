@@ -138,7 +138,7 @@ def _add_location_flags(command: click.Command) -> None:
 
 
 def _require_platform() -> None:
-    from teamwright.session.preparation import require_platform
+    from teamwright.session.command_start import require_platform
 
     require_platform()
 

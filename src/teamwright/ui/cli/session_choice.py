@@ -19,7 +19,7 @@ from teamwright.protocol.ids import moved_directory_advice
 from teamwright.saved.session_list import listed_sessions
 from teamwright.saved.sessions import SessionView, latest_session
 from teamwright.saved.teams import find_session_to_resume
-from teamwright.session.preparation import find_database
+from teamwright.session.command_start import find_database
 from teamwright.storage.paths import Home
 from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.run_location import RunLocation, open_files_home

@@ -32,7 +32,7 @@ from teamwright.protocol.events import (
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.usage import NO_USAGE, Usage
-from teamwright.session.mcp_servers import ServerStatus
+from teamwright.session.process_state import ServerStatus
 from teamwright.session.result import Result, TaskResult
 from teamwright.ui.display_text import clean, discard_buffer, json_text
 from teamwright.ui.event_text import display_name, event_line

@@ -27,9 +27,9 @@ from teamwright.edit_history.undo import COMMANDS_STAY
 from teamwright.processes.own_python import own_python_argv
 from teamwright.processes.program_environment import own_variables
 from teamwright.protocol.errors import UsageError
+from teamwright.session.command_start import mask_secrets
 from teamwright.session.control.person_actions import allow_directory
-from teamwright.session.mcp_servers import read_state
-from teamwright.session.preparation import mask_secrets
+from teamwright.session.process_state import read_servers
 from teamwright.session.session import Session
 from teamwright.storage.files import write_atomic
 from teamwright.ui.change_text import (
@@ -197,7 +197,7 @@ async def mcp(session: Session, _rest: str) -> list[str]:
     """Return the MCP servers with their states, and entries that are not used."""
     directory = session.agent_factory.home.session(session.agent_factory.cwd, session.id)
     lines: list[str] = []
-    for server in await asyncio.to_thread(read_state, directory):
+    for server in await asyncio.to_thread(read_servers, directory):
         tools = "" if server.tools is None else f", {server.tools} tools"
         lines.append(f"  {clean(server.name):<20} {clean(server.state)}{tools}")
         lines += [f"    {one_line(server.problem)}"] if server.problem else []

@@ -23,8 +23,8 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD, nearest
+from teamwright.session.command_start import mask_secrets
 from teamwright.session.options import parse_slash_command
-from teamwright.session.preparation import mask_secrets
 from teamwright.ui.display_text import clean, cut, fold_lines, one_line, window_size
 from teamwright.ui.foreground_choice import choose_foreground, moved_lines
 from teamwright.ui.terminal.agent_output import AgentTextOutput, RunningOutput, block_renderer, ends_text

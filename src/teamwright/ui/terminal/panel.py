@@ -34,7 +34,7 @@ from teamwright.protocol.events import (
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.task import ReviewState
-from teamwright.session.preparation import mask_secrets
+from teamwright.session.command_start import mask_secrets
 from teamwright.session.session import Session
 from teamwright.tasks.task_store import ExternalTaskChange
 from teamwright.team_records.life_cycle import ENDED_STATES

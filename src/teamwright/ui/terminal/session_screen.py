@@ -15,6 +15,7 @@ from functools import partial
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.session.command_start import mask_secrets
 from teamwright.session.control.agent_actions import running_command
 from teamwright.session.control.person_actions import (
     member_names,
@@ -26,7 +27,6 @@ from teamwright.session.control.person_actions import (
 )
 from teamwright.session.notifications import notification_sender
 from teamwright.session.options import parse_slash_command
-from teamwright.session.preparation import mask_secrets
 from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.slash_command_call import callable_names

@@ -310,7 +310,7 @@ class _MemberReader(Struct, frozen=True):
 
 def _place_notes(home: Home, team: TeamView) -> dict[str, str]:
     try:
-        file = FileStores(home).read_servers(team.directory)
+        file = FileStores(home).read_state(team.directory)
     except TeamwrightError:
         return {}
     if file is None:

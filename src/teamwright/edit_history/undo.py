@@ -34,16 +34,12 @@ from teamwright.edit_history.edit_journal_reader import (
 )
 from teamwright.edit_history.session_diff import CurrentContent, current_content, display_path
 from teamwright.git.git_calls import GitCallOptions, run_git
-from teamwright.git.repository import discover
+from teamwright.git.repository import discover, work_tree
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import did_you_mean, iso_time, message_id
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.files.edit_journal_writer import LINK_MODE, digest, file_mode, link_target, load_content
 from teamwright.tools.files.file_change import lock_file, read_all, write_file
-
-COMMANDS_STAY = "shell commands are covered in a git repository only, without ignored files"
-"""The limit of an undo, in the same words in all user interfaces."""
-
 
 WITHOUT_CONTENT = "what it had before is missing or damaged in the session's history"
 
@@ -146,6 +142,13 @@ class UndoPlan(Struct, frozen=True):
     scope: Scope = ""
 
 
+def limit_of_undo(cwd: str) -> str:
+    """Return what an undo in this directory does not cover, in the same words in all user interfaces."""
+    if work_tree(Path(cwd)) is None:
+        return "changes by shell commands are not covered outside a git repository"
+    return "changes by shell commands are covered, but not to files that git ignores"
+
+
 def require_plan(edits: EditJournal, history: Path, cwd: str, wish: UndoRequest) -> UndoPlan:
     """Return the plan; files that must not be touched are left, with the reason in `refused`.
 
@@ -154,7 +157,7 @@ def require_plan(edits: EditJournal, history: Path, cwd: str, wish: UndoRequest)
     """
     plan = plan_undo(edits, history, wish.by, wish.left)
     if plan is None:
-        raise _nothing(edits, wish.who)
+        raise _nothing(edits, wish.who, cwd)
     _require_known(plan, wish.left, cwd)
     if plan.refused:
         if not plan.steps:
@@ -442,13 +445,13 @@ def _former_mode(own: Sequence[ChangeEntry]) -> str:
 # ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _nothing(edits: EditJournal, who: str) -> TeamwrightError:
+def _nothing(edits: EditJournal, who: str, cwd: str) -> TeamwrightError:
     whose = f"of {who} " if who else ""
     if not edits.changes:
         what = "no file was changed in this session"
     else:
         what = f"no edit {whose}is left that could be taken back"
-    return TeamwrightError("undo-refused", what, do=["teamwright diff"], note=COMMANDS_STAY)
+    return TeamwrightError("undo-refused", what, do=["teamwright diff"], note=limit_of_undo(cwd))
 
 
 def _refusal(plan: UndoPlan, cwd: str) -> TeamwrightError:
@@ -458,7 +461,7 @@ def _refusal(plan: UndoPlan, cwd: str) -> TeamwrightError:
         f"{_file_count(count)} cannot be taken back",
         looked_at=_named(plan.refused, cwd),
         do=["look at it: teamwright diff"],
-        note=f"nothing was changed; {COMMANDS_STAY}",
+        note=f"nothing was changed; {limit_of_undo(cwd)}",
     )
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from teamwright.edit_history.edit_journal_reader import Scope
 from teamwright.edit_history.session_diff import EditShare, FileChange, display_path
 from teamwright.edit_history.team_review import REVIEW_ACTIONS, MemberReview, TeamReview
-from teamwright.edit_history.undo import COMMANDS_STAY, Did, UndoneFile, UndoPlan, UndoResult
+from teamwright.edit_history.undo import Did, UndoneFile, UndoPlan, UndoResult, limit_of_undo
 from teamwright.protocol.usage import Usage
 from teamwright.team_records.views import TaskView
 from teamwright.ui.terminal.styles import StyledLine, diff_lines
@@ -76,12 +76,12 @@ def comparison_line(member: str, against: str) -> str:
     return f"The worktree of {member} compared with {against}, with files that are in no commit:"
 
 
-def summary_notes(unchanged: int, cut_off: str, damaged: int) -> list[str]:
-    """Return the notes on a list of files."""
+def summary_notes(cwd: str, unchanged: int, cut_off: str, damaged: int) -> list[str]:
+    """Return the notes on the list of files of a session in `cwd`."""
     lines = [f"{_files(unchanged)} edited and as before again"] if unchanged else []
     lines += [f"an undo that began at {cut_off} was cut off: undo again to complete it"] if cut_off else []
     lines += [f"{damaged} line{'' if damaged == 1 else 's'} of the journal cannot be read"] if damaged else []
-    return [*lines, COMMANDS_STAY]
+    return [*lines, limit_of_undo(cwd)]
 
 
 # ── undo ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -110,21 +110,21 @@ def _planned_act(after: str | None, *, already: bool) -> str:
     return "as it is" if already else "remove" if after is None else "restore"
 
 
-def undone_lines(undone: UndoResult) -> list[str]:
-    """Return the lines that report an undo."""
+def undone_lines(undone: UndoResult, cwd: str) -> list[str]:
+    """Return the lines that report an undo in a session of this directory."""
     prompt = f' of "{undone.prompt}"' if undone.prompt else ""
     head = "completed an undo that was cut off; its edits were those" if undone.completed else "took back the edits"
     files = list(map(_undone_line, undone.files)) or ["no file was left to take back"]
-    return [f"{head}{prompt}", *(f"  {line}" for line in files), *_staged_lines(undone), COMMANDS_STAY]
+    return [f"{head}{prompt}", *(f"  {line}" for line in files), *_staged_lines(undone), limit_of_undo(cwd)]
 
 
-def rewound_lines(undone: UndoResult) -> list[str]:
-    """Return the lines that report a rewind."""
+def rewound_lines(undone: UndoResult, cwd: str) -> list[str]:
+    """Return the lines that report a rewind in a session of this directory."""
     what = "the files are" if undone.scope == "files" else "the conversation is"
     what = "conversation and files are" if undone.scope == "all" else what
     head = f'{what} back to the time before "{undone.prompt}"' if undone.prompt else f"{what} back"
     done = "completed a rewind that was interrupted: " if undone.completed else ""
-    rest = [] if undone.scope == "conversation" else [COMMANDS_STAY]
+    rest = [] if undone.scope == "conversation" else [limit_of_undo(cwd)]
     return [f"{done}{head}", *(f"  {_undone_line(file)}" for file in undone.files), *_staged_lines(undone), *rest]
 
 

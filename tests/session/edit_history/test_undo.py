@@ -54,7 +54,7 @@ async def test_a_second_undo_goes_one_prompt_further_back_and_a_third_has_nothin
     assert desk.text("a") == "one\n"
     with pytest.raises(TeamwrightError, match="no edit is left") as problem:
         await desk.undo()
-    assert problem.value.note == "shell commands are covered in a git repository only, without ignored files"
+    assert problem.value.note == "changes by shell commands are not covered outside a git repository"
 
 
 async def test_after_an_undo_an_agent_cannot_change_the_file_by_its_old_reading(desk):

@@ -74,7 +74,7 @@ def test_diff_shows_who_changed_what_and_undo_takes_it_back_and_the_lead_is_told
     assert "-print('hello')\n+print('hello from both')\n" in shown
     assert f"docs/deep/made.md (created)  +1 -0  {sub} (of ada) 1 edit\n--- /dev/null\n" in shown
     total = f"2 files, +2 -1; lead 1 edit, ada 1 edit, {sub} (of ada) 1 edit\n"
-    assert shown.endswith(f"{total}shell commands are covered in a git repository only, without ignored files\n")
+    assert shown.endswith(f"{total}changes by shell commands are covered, but not to files that git ignores\n")
     assert "\x1b" not in shown
     hers = diff(program, "--member", "ada")
     assert "-print('hello from lead')\n+print('hello from both')\n" in hers and "made.md" in hers

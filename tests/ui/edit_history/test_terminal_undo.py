@@ -78,7 +78,7 @@ def test_a_person_sees_who_changed_what_and_takes_the_last_prompt_back(repo: Pat
 
         (repo / "long.txt").write_text("mine\n")
         person.says("/undo")
-        person.sees("restore  main.py", "leave  ", "long.txt  it changed since", "without ignored files [y/n]")
+        person.sees("restore  main.py", "leave  ", "long.txt  it changed since", "that git ignores [y/n]")
         asked = len(server.bodies)
         person.says("n")
         person.sees("nothing was changed\n")
@@ -86,7 +86,7 @@ def test_a_person_sees_who_changed_what_and_takes_the_last_prompt_back(repo: Pat
         person.says("/undo")
         person.says("y")
         person.sees('took back the edits of "edit all"', "restored   main.py  (lead)", "removed    hers.txt  (ada)")
-        person.sees("left       long.txt  (it changed since)", "shell commands are covered in a git repository only")
+        person.sees("left       long.txt  (it changed since)", "changes by shell commands are covered")
         assert (repo / "main.py").read_text() == "print('hello')\n"
         assert not (repo / "hers.txt").exists() and (repo / "long.txt").read_text() == "mine\n"
 

@@ -16,7 +16,7 @@ from teamwright.edit_history.history_location import HistoryLocation, accessed_h
 from teamwright.edit_history.queries import SessionChanges, edit_of_call, preview_undo, session_changes, undo_on_disk
 from teamwright.edit_history.rewind import complete_rewind, fork_session, preview_rewind, rewind_list, rewind_on_disk
 from teamwright.edit_history.team_review import REVIEW_ACTIONS, TeamReview, act_on_review, team_review
-from teamwright.edit_history.undo import COMMANDS_STAY, UndoPlan
+from teamwright.edit_history.undo import UndoPlan, limit_of_undo
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.storage.paths import Home
 from teamwright.team_records.views import resolve_home
@@ -66,7 +66,7 @@ def undo(ctx: click.Context, /, name: str | None, member: str | None, excluded: 
     if how["as_json"]:
         say_json(undone)
         return 0
-    for line in undone_lines(undone):
+    for line in undone_lines(undone, where.cwd):
         say(clean(line))
     return 0
 
@@ -81,7 +81,7 @@ def _confirm_undo(where: HistoryLocation, plan: UndoPlan) -> UndoPlan | None:
     say()
     say_table(("", "file", "edits of"), plan_rows(plan, where.cwd))
     say()
-    return plan if click.confirm(f"Take this back? ({COMMANDS_STAY})") else None
+    return plan if click.confirm(f"Take this back? ({limit_of_undo(where.cwd)})") else None
 
 
 def _require_terminal(where: HistoryLocation, *effects: tuple[str, str]) -> None:
@@ -164,7 +164,8 @@ def _show_changes(found: SessionChanges, home: Home, *, stat: bool) -> None:
     say(clean(str(sums)) if sums.files else f"Nothing is changed by {whose}session {found.place.session[:8]}.")
     if found.against:
         return
-    for line in summary_notes(found.again, format_iso(found.cut_off) if found.cut_off else "", found.damaged):
+    cut_off = format_iso(found.cut_off) if found.cut_off else ""
+    for line in summary_notes(found.place.cwd, found.again, cut_off, found.damaged):
         say(clean(line))
 
 
@@ -206,7 +207,7 @@ def rewind(ctx: click.Context, /, name: str | None, number: int | None, **how: b
     if how["as_json"]:
         say_json(done)
         return 0
-    for line in rewound_lines(done):
+    for line in rewound_lines(done, where.cwd):
         say(clean(line))
     say(f"continue: teamwright --resume {where.session[:8]}")
     return 0
@@ -252,7 +253,7 @@ def _confirm_rewind(where: HistoryLocation, plan: UndoPlan) -> UndoPlan | None:
     elif plan.scope != "conversation":
         say("No file was edited since then.")
     say()
-    return plan if click.confirm(f"Go back? ({COMMANDS_STAY})") else None
+    return plan if click.confirm(f"Go back? ({limit_of_undo(where.cwd)})") else None
 
 
 # ── review ─────────────────────────────────────────────────────────────────────────────────────────────────────

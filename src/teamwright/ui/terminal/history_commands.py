@@ -23,7 +23,7 @@ from teamwright.edit_history.history_location import history_of_session
 from teamwright.edit_history.queries import edit_of_call, session_changes, undo_here_ahead, undo_in_session
 from teamwright.edit_history.rewind import fork_session, rewind_list
 from teamwright.edit_history.team_review import act_on_review, review_in_session
-from teamwright.edit_history.undo import COMMANDS_STAY
+from teamwright.edit_history.undo import limit_of_undo
 from teamwright.processes.own_python import own_python_argv
 from teamwright.processes.program_environment import own_variables
 from teamwright.protocol.errors import UsageError
@@ -82,7 +82,7 @@ async def diff_lines(session: Session, rest: str, paint: Paint = PLAIN) -> list[
     lines.append(f"  {clean(str(sums))}" if sums.files else f"  {nothing}")
     if found.against:
         return [f"  {clean(comparison_line(found.member, found.against))}", *lines]
-    notes = [f"  {clean(line)}" for line in summary_notes(found.again, found.cut_off, found.damaged)]
+    notes = [f"  {clean(line)}" for line in summary_notes(place.cwd, found.again, found.cut_off, found.damaged)]
     return [*lines, *fold_lines(notes, window_size().columns)]
 
 
@@ -97,12 +97,13 @@ async def undo_lines(session: Session, rest: str, show: Callable[[list[str]], No
         raise _usage_error(UNDO_USAGE)
     force = "--force" in arguments.flags
     plan = undo_here_ahead(session, arguments.member, arguments.left, force=force)
-    rows = plan_rows(plan, history_of_session(session).cwd)
+    cwd = history_of_session(session).cwd
+    rows = plan_rows(plan, cwd)
     show([f"  {clean('  '.join(part for part in row if part))}" for row in rows])
-    if not await ask(f"take this back? {COMMANDS_STAY} [y/n] "):
+    if not await ask(f"take this back? {limit_of_undo(cwd)} [y/n] "):
         return ["  nothing was changed"]
     undone = await undo_in_session(session, arguments.member, arguments.left, force=force, agreed=plan)
-    return [f"  {clean(line)}" for line in undone_lines(undone)]
+    return [f"  {clean(line)}" for line in undone_lines(undone, cwd)]
 
 
 async def fork_lines(session: Session, rest: str) -> list[str]:

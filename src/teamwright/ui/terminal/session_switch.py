@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from teamwright.edit_history.edit_journal_reader import PromptEntry, Scope
 from teamwright.edit_history.history_location import HistoryLocation, find_history, history_of_session
 from teamwright.edit_history.rewind import preview_rewind, rewind_list, rewind_on_disk
-from teamwright.edit_history.undo import COMMANDS_STAY, UndoPlan
+from teamwright.edit_history.undo import UndoPlan, limit_of_undo
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.usage import Budget
 from teamwright.saved.session_list import ListedSession, listed_sessions
@@ -189,7 +189,7 @@ async def rewind_left_session(options: Options, plan: UndoPlan) -> list[str]:
     Raises TeamwrightError when the plan does not fit any more: nothing was changed then.
     """
     place = find_history(find_home(options.home), options.cwd, str(options.resume))
-    return rewound_lines(await rewind_on_disk(place, plan.prompt.number, plan.scope, agreed=plan))
+    return rewound_lines(await rewind_on_disk(place, plan.prompt.number, plan.scope, agreed=plan), place.cwd)
 
 
 def _parse(rest: str) -> tuple[int | None, Scope]:
@@ -224,7 +224,8 @@ async def _confirm(
     rows = [f"  {clean('  '.join(part for part in row if part))}" for row in plan_rows(plan, place.cwd)]
     if not rows and scope != "conversation":
         rows = ["  no file was edited since then"]
-    show([f'  before "{clean(one_line(plan.prompt.text))}": {TAKEN_BACK[scope]}', *rows, f"  {COMMANDS_STAY}"])
+    limit = limit_of_undo(place.cwd)
+    show([f'  before "{clean(one_line(plan.prompt.text))}": {TAKEN_BACK[scope]}', *rows, f"  {limit}"])
     return plan if await _reply(editor, "go back? [y/n] ") in {"y", "yes"} else None
 
 

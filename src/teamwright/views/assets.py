@@ -245,7 +245,9 @@ def found_assets(
 def _skill_and_problems(
     subject: CheckSubject, skill: SkillDefinition, first: dict[tuple[str, str], str]
 ) -> Iterator[Asset]:
-    group, file, settings = _GROUP_OF_KIND[skill.kind], str(skill.file), subject.survey.settings
+    group = _GROUP_OF_KIND[skill.kind]
+    file = str(skill.file)
+    settings = subject.survey.settings
     key = (skill.kind, skill.name.lower())
     if not settings.skills:
         yield Asset(group, skill.name, "ignored", file, 0, "skills.enabled is off")
@@ -280,7 +282,8 @@ def _hooks_and_servers(subject: CheckSubject, plugin: Plugin) -> Iterator[Asset]
     """Yield the hooks and servers of a plugin."""
     off = subject.survey.settings.hooks_off
     for hook in plugin.hooks:
-        name, why = f"{hook.event}: {hook.line}", "disableAllHooks is on" if off else ""
+        name = f"{hook.event}: {hook.line}"
+        why = "disableAllHooks is on" if off else ""
         yield Asset(HOOKS_GROUP, name, "ignored" if off else "used", hook.source, 0, why)
     for text in plugin.warnings:
         file, line, why = parse_location(text)
@@ -373,7 +376,8 @@ _MANAGED = (
 
 def other_assets(subject: CheckSubject) -> Iterator[Asset]:
     """Yield files of the other product, and of Teamwright, that exist and are not read."""
-    theirs, home = subject.root / ".claude", Path(os.path.expanduser("~/.claude"))
+    theirs = subject.root / ".claude"
+    home = Path(os.path.expanduser("~/.claude"))
     if not subject.compat:
         mine = [subject.root / name for name in ("CLAUDE.md", "CLAUDE.local.md", ".mcp.json")]
         mine += [base / name for base in dict.fromkeys((theirs, home)) for name in sorted(_READ)]

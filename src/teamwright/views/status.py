@@ -419,7 +419,8 @@ class _RequestDirectories(Struct):
 
     def follow(self) -> None:
         """Follow the present directories, and those of later teams and sessions."""
-        teams, projects = self.home.shared / "teams", self.home.own / "projects"
+        teams = self.home.shared / "teams"
+        projects = self.home.own / "projects"
         self._directory(teams)
         self._directory(projects)
         for team in _below(teams):

@@ -442,6 +442,7 @@ def _show_models(models: Sequence[ModelView]) -> None:
 def _model_row(model: ModelView) -> tuple[str, ...]:
     window = f"{model.context_tokens // 1000:,}k" if model.context_tokens else "unknown"
     prices = [f"{price:g}" if price is not None else "unknown" for price in (model.usd_in, model.usd_out)]
-    window_by, price_by = model.sources.get("context_tokens", ""), model.sources.get("price", "")
+    window_by = model.sources.get("context_tokens", "")
+    price_by = model.sources.get("price", "")
     by = dict.fromkeys(_SOURCES[source.partition(":")[0]] for source in (window_by, price_by) if source)
     return model.name, model.alias, window, *prices, ", ".join(filter(None, by))

@@ -331,7 +331,8 @@ def _read_actions(where: RunLocation, found: TeamReview, name: str | None, home:
     """Read actions until the person leaves. A refused action is named, and the next one is read."""
     for line in (*key_lines(), f"{_DIFF_KEY} NAME                 show the diff", "Enter                  leave"):
         say(line)
-    where, name = replace(where, cwd=Path(found.place.cwd)), name or found.place.session
+    where = replace(where, cwd=Path(found.place.cwd))
+    name = name or found.place.session
     while True:
         try:
             words = input("review> ").split(maxsplit=2)

@@ -355,7 +355,8 @@ class _EventFilter(Struct, frozen=True):
     @classmethod
     def from_flags(cls, member: str | None, how: Mapping[str, object]) -> _EventFilter:
         """Return the filter of the flags. Raises UsageError for a time that cannot be read."""
-        since, last = how["since"], how["last"]
+        since = how["since"]
+        last = how["last"]
         moment = parse_moment(since) if isinstance(since, str) else None
         return cls(member, moment, last if isinstance(last, int) else None)
 

@@ -278,7 +278,8 @@ _AGE_UNITS = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 
 def _age_seconds(age: str) -> float:
     """Return the seconds of an age such as `7d` or `12h`. Raises UsageError."""
-    number, unit = age[:-1], age[-1:]
+    number = age[:-1]
+    unit = age[-1:]
     if unit not in _AGE_UNITS or not number.isascii() or not number.isdigit():
         raise UsageError(
             "usage",

@@ -214,7 +214,8 @@ def _move_forward(git: RepositoryGit, into: str, branch: str) -> str:
 
 def _open_pull_request(integration: Integration, entries: Sequence[IntegrationEntry]) -> str:
     """Push the integration branch to `origin` and open a pull request. Returns its address. Raises TeamwrightError."""
-    git, branch = integration.git, integration.branch
+    git = integration.git
+    branch = integration.branch
     _require_branch(git, branch)
     base = git.call("branch", "--show-current").output.strip()
     if not (gh := find_program("gh")) or not base:

@@ -106,7 +106,8 @@ class Audit(Struct, frozen=True):
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the figures for people: subjects and their counts."""
-        mail, tasks = self.messages, self.tasks
+        mail = self.messages
+        tasks = self.tasks
         sent = f"{mail.sent} sent  {mail.seen} seen  {len(mail.lost)} lost  {len(mail.doubled)} doubled"
         more = [(mail.waiting, "waiting"), (len(mail.told_instead), "returned"), (mail.taken, "taken by others")]
         sent += "".join(f"  {number} {word}" for number, word in more if number)

@@ -81,12 +81,14 @@ class LogEvidence(Struct):
 
     def take(self, data: dict[str, Any], place: TeamLocation) -> None:
         """Add one event, if it belongs to the team's time."""
-        at, pid = data.get("at"), data.get("pid")
+        at = data.get("at")
+        pid = data.get("pid")
         if data.get("type") == "session_opened" and isinstance(pid, int):
             self.drivers.add(pid)
         if not isinstance(at, int | float) or not place.within(at * 1000):
             return
-        kind, member = data.get("type"), str(data.get("member", ""))
+        kind = data.get("type")
+        member = str(data.get("member", ""))
         if kind == "message_sent":
             self.sent[str(data.get("message_id"))] = SentMessage(
                 sender=member,

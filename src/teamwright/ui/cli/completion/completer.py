@@ -110,7 +110,8 @@ class BashCompletion(_Shell):
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
         """Return a line with the part of the word that bash inserts."""
-        typed, rest = self.get_completion_args()[1], os.environ.get(WORD_VARIABLE, "")
+        typed = self.get_completion_args()[1]
+        rest = os.environ.get(WORD_VARIABLE, "")
         prefix_length = len(typed) - len(rest) if typed.endswith(rest) else 0
         if item.type == "plain" and not _is_inside_quotes(os.environ.get(LINE_VARIABLE, "")):
             return super().format_completion(CompletionItem(_BASH_SPECIAL.sub(r"\\\g<0>", item.value[prefix_length:])))
@@ -269,7 +270,8 @@ def _build_param(row: Mapping[str, Any], complete: Complete) -> click.Parameter:
         more["type"] = click.Choice(choices)
     if row.get("argument"):
         return click.Argument([row["name"]], required=False, nargs=row.get("nargs", 1), **more)
-    words, help_text = [row["name"], *row["names"]], row.get("help")
+    words = [row["name"], *row["names"]]
+    help_text = row.get("help")
     if row.get("flag"):
         return click.Option(words, is_flag=True, help=help_text)
     if row.get("bare"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -15,9 +16,11 @@ from teamwright.budgets.usage_totals import Account, TaskKey, UsageTotals, usage
 from teamwright.protocol.events import ModelCallEnded
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
-from teamwright.session.session import Session
 from teamwright.storage.paths import Home
 from teamwright.views.log import LogView, find_log
+
+if TYPE_CHECKING:
+    from teamwright.session.session import Session
 
 
 class CostRow(Struct, frozen=True):

@@ -8,7 +8,7 @@ Depends on sessions, events and tasks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -18,12 +18,14 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.task import Task
 from teamwright.sandbox.policy import SandboxReport
-from teamwright.session.session import Session
 from teamwright.tasks.task_rules import task_info
 from teamwright.team_records.team_status import MemberStatus
 from teamwright.teams.member_state import OpenTask, with_state
-from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
+
+if TYPE_CHECKING:
+    from teamwright.session.session import Session
+    from teamwright.teams.team import SessionTeam
 
 
 class SessionRow(Struct, frozen=True):

@@ -13,12 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
 from teamwright.agent.transcript import MESSAGE_KEY, header_tag_key, read_header, shown_messages_backward
-from teamwright.external.external_member import ExternalMember
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
@@ -27,12 +26,13 @@ from teamwright.protocol.runtime_tags import NO_KEY_TAGS, RuntimeTags
 from teamwright.saved.saved_members import transcripts_of
 from teamwright.saved.sessions import SessionView, find_session, latest_session, session_views
 from teamwright.saved.teams import find_team_view
-from teamwright.session.session import Session
 from teamwright.storage.event_log import read_events, read_newest
 from teamwright.storage.json_lines import read_lines
 from teamwright.storage.paths import Home
-from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.teammate import Teammate
+
+if TYPE_CHECKING:
+    from teamwright.session.session import Session
 
 
 class LogView(Struct, frozen=True):
@@ -255,6 +255,10 @@ class ConversationReader(Struct):
 
 def conversation_of(teammate: Teammate) -> ConversationReader:
     """Return the conversation of a live member."""
+    # Commands on files load no live team.
+    from teamwright.external.external_member import ExternalMember
+    from teamwright.teams.local_teammate import LocalTeammate
+
     return ConversationReader(
         teammate.transcript_path, isinstance(teammate, LocalTeammate), isinstance(teammate, ExternalMember)
     )

@@ -14,13 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from teamwright.approvals import open_requests
-from teamwright.member_process.own_terminal import OwnTerminalControl
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms
@@ -43,6 +42,9 @@ from teamwright.teams.plan_requests import PLAN_KIND as PLAN
 from teamwright.views.cost import CostView, cost_of_totals
 from teamwright.views.live_status import SessionRow, TaskBoard, known_status
 from teamwright.views.log import LogView
+
+if TYPE_CHECKING:
+    from teamwright.member_process.own_terminal import OwnTerminalControl
 
 
 class StatusView(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """The worktrees of a session's process and the integration of their branches, made when the first agent needs one.
 
-A member on another machine than its lead has a repository of its own: its commits go to the lead's repository as git
+A member on another machine than its lead has its own repository: its commits go to the lead's repository as git
 bundles, and integrated work comes back the same way.
 """
 

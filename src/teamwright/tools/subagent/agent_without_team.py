@@ -1,6 +1,6 @@
 """The Agent tool without teams: a sub-agent that answers once. The Agent tool of a team uses its parts.
 
-`ForbiddenInFork` stands for a tool that a fork cannot use: its prefix, which is its caller's, names it.
+`ForbiddenInFork` takes the place of a tool that a fork cannot use: its prefix, which is its caller's, names it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`demo --kill` and `demo --ask`: the demo survives SIGKILL, and a second terminal answers a request of it.
 
-The killed demo runs in processes of its own. Its lines come from the session's log, which any other terminal could
+The killed demo runs in separate processes. Its lines come from the session's log, which any other terminal could
 follow; the final figures come only from the files, and from a second run without kills. In the other one a sub-agent of
 ask_demo.toml makes a call that no rule allows; when no person can answer, a second process of this program does.
 """

@@ -1,6 +1,6 @@
 """The parser of typed lines: a prompt for the lead, a message to a member, or a command of the terminal.
 
-An unknown command gets an answer that names the nearest one, or what stands for a command of a similar program here.
+An unknown command gets an answer that names the nearest one, or what a command of a similar program is called here.
 """
 
 from __future__ import annotations

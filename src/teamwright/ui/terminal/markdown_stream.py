@@ -2,7 +2,7 @@
 
 `BlockStream` takes pieces of text and returns each block once, when it is complete. No text is lost: the texts of all
 blocks are the lines of the stream, without the blank lines between blocks. `markdown` renders a block; it loads rich,
-so it is a module of its own.
+so it is a separate module.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from teamwright.config.settings.files import user_setting
 from teamwright.storage.paths import Home
 
 _CODES = {
@@ -68,6 +67,8 @@ def terminal_environment(env: Mapping[str, str], *, plain: bool) -> Mapping[str,
 
 def configured_terminal(home: Home, *, plain: bool = False) -> Mapping[str, str]:
     """Return the environment that describes the terminal; `plain` is the value of the flag."""
+    from teamwright.config.settings.files import user_setting  # only a start reads settings
+
     is_plain = plain or user_setting(home, "terminal.plain") is True
     return terminal_environment(os.environ, plain=is_plain)
 

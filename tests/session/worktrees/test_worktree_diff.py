@@ -10,9 +10,9 @@ from teamwright.storage.paths import find_home
 from teamwright.ui.cli.root import root
 from teamwright.ui.terminal.history_commands import diff_lines
 from teamwright.worktrees.worktree_record import list_records
-from tests.session.worktrees.test_integration_queue import bash, complete, finished, script, write
 from tests.session.worktrees.test_integration_queue import shop as shop
 from tests.support.repositories import git, write_files
+from tests.support.waiting_crew import bash, complete, finished, waiting_crew, write
 from tests.teams.crew import a_team, until
 
 pytestmark = pytest.mark.finding("I4")
@@ -28,7 +28,7 @@ async def test_the_diff_of_a_member_has_what_is_not_integrated_with_files_that_a
     shop, tmp_path, monkeypatch, strategy
 ):
     (tmp_path / "settings.json").write_text(json.dumps({"worktrees": {"merge": strategy}}))
-    model = script(
+    model = waiting_crew(
         ann=[
             write("done.txt", "integrated\n"),
             complete("1"),

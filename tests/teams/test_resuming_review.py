@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,23 @@ async def test_a_member_that_had_not_begun_writes_its_transcript_into_the_home_t
         await until(team, lambda: team.session.team.members["ada"].turns >= 1)
     assert "Ready." in transcript(find_home(str(new)), "ada").read_text()
     assert not old.exists()
+
+
+@pytest.mark.promise("D8", "J6")
+async def test_a_member_writes_into_this_home_although_the_former_one_has_a_transcript_that_was_never_shared(tmp_path):
+    """As on a second machine with a database, when the first one was killed right after the member's start."""
+    old, new = tmp_path / "old-home", tmp_path / "new-home"
+    await leave_with_ada_and_bob(tmp_path, home=str(old))
+    shutil.copytree(old, new)
+    former, home = transcript(find_home(str(old)), "ada"), find_home(str(new))
+    (new / former.relative_to(old)).unlink()
+    home.inbox("crew", "ada").write_text("[]")
+    before = former.read_bytes()
+    model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Ready."] * 9})
+    async with resumed(tmp_path, model, home=str(new)) as team:
+        await until(team, lambda: team.session.team.members["ada"].turns >= 1)
+    assert "Ready." in (new / former.relative_to(old)).read_text()
+    assert former.read_bytes() == before
 
 
 class FailsFor(ScriptedModel):

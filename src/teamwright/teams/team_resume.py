@@ -202,10 +202,11 @@ async def _locate_transcript(team: SessionTeam, member: RosterMember, incarnatio
     Raises StorageError (`damaged-file`) when the transcript is gone: a member does not silently start again.
     """
     path = Path(incarnation.transcript)
-    moved = team.home.own.joinpath("projects", *path.parts[-4:])
-    # The home was moved, or the session fetched into it. A member that had not begun has no transcript in either place.
-    if path.parts[-4:-3] and path != moved and (moved.exists() or not path.exists()):
-        path, incarnation = moved, replace(incarnation, transcript=str(moved))
+    here = team.home.own.joinpath("projects", *path.parts[-4:])
+    # The home was moved, or the session fetched into it. The former home may still have a file that its process was
+    # killed before sharing: no other machine would find what the member reads from now on.
+    if path.parts[-4:-3] and path != here:
+        path, incarnation = here, replace(incarnation, transcript=str(here))
         await team.state.change(lambda file: file.with_incarnation(member.name, incarnation))
     if _has_transcript(path):
         return incarnation

@@ -75,7 +75,7 @@ def answer(request: Request) -> object:
                 id, bad = int(given.get("taskId") or given["description"].split()[-1]), bool(block.get("is_error"))
                 said = block["content"] if isinstance(block["content"], str) else message_text(block["content"])
                 last = (name, id, said) if not bad else (f"{name} failed", id, said)
-                if bad and "belongs to" in said:
+                if bad and ("belongs to" in said or "was completed by" in said):
                     own.discard(id)
                 if name == "TaskUpdate":
                     failed = failed + 1 if bad else 0

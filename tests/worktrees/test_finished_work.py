@@ -389,7 +389,7 @@ def add_team_work(checkout, script: str) -> str:
     write_files(checkout, files)
     tip = commit(checkout, "team work")
     git(checkout, "update-ref", "refs/heads/teamwright/demo/integration", tip)
-    git(checkout, "-c", "filter.x.smudge=", "checkout", "-q", "main")
+    git(checkout, "-c", "filter.x.smudge=", "-c", "filter.x.required=false", "checkout", "-q", "main")
     (checkout / "z.y").write_text("ZERO\n")
     return tip
 
@@ -448,3 +448,21 @@ async def test_no_command_that_brings_other_files_runs_the_new_script_of_a_filte
         if command != "conflict":
             assert (place / "z.y").read_text() == "ONE\n" and git(place, "status", "--porcelain") == ""
     assert not marker.exists()
+
+
+@pytest.mark.parametrize("place", ["worktree", "checkout"])
+def test_a_filter_that_fails_after_a_merge_leaves_every_file_where_it_is(checkout, root, tmp_path, filtered, place):
+    git(checkout, "config", "filter.x.smudge", f"test ! -e {tmp_path}/offline && sh tools/smudge.sh")
+    git(checkout, "config", "filter.x.required", "true")
+    repository = RepositoryGit.open(checkout, frozenset(git_entries(checkout)))
+    record = create_worktree(repository, root, Owner("demo", "ann", "s")).record
+    tip = add_team_work(checkout, PLAIN_FILTER)
+    (tmp_path / "offline").touch()
+    with pytest.raises(WorktreeRefused, match="filter"):
+        if place == "worktree":
+            merge_commit(repository, record, tip, "work")
+        else:
+            fast_forward(repository, "main", tip)
+    tree = record.tree if place == "worktree" else checkout
+    assert {name: (tree / name).read_text() for name in ("z.y", "new/a.y")} == {"z.y": "one\n", "new/a.y": "new\n"}
+    assert git(tree, "status", "--porcelain") == ""

@@ -5,10 +5,11 @@ Depends on the safe git runner. Leaves the meaning of the commands to the caller
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -180,7 +181,7 @@ class RepositoryGit(Struct, frozen=True):
             "-z",
             before,
         )
-        changed = split_paths(unfiltered.call(*names, cwd=tree, programs_off=True).output)
+        changed = frozenset(split_paths(unfiltered.call(*names, cwd=tree, programs_off=True).output))
         if new:
             undo = unfiltered.call("reset", "--merge", "--quiet", before, cwd=tree, filters_off=True)
             if not undo.ok:
@@ -196,19 +197,26 @@ class RepositoryGit(Struct, frozen=True):
             )
         return done
 
-    def filter_files(self, tree: Path, changed: Collection[str] | None = None) -> None:
+    def filter_files(self, tree: Path, changed: frozenset[str] | None = None) -> None:
         """Run the filters that were off for a checkout, on these files or all files that have them.
 
-        Its scripts are there now, so the calls compare them with what was trusted. Raises CannotStart (`untrusted`).
+        Its scripts are there now, so the calls compare them with what was trusted. Raises CannotStart (`untrusted`),
+        and WorktreeRefused for a filter that fails. Then, as after a kill, the files are there without the filter: a
+        missing one would be committed as deleted.
         """
         for name in self.project_filters:
             pattern = f":(attr:filter={name[len('filter.') :]})"
             listed = split_paths(self.read("ls-files", "-z", pattern, cwd=tree))
             found = [path for path in listed if (changed is None or path in changed) and (tree / path).is_file()]
-            for path in found:
-                (tree / path).unlink()  # git writes no file again that it takes for unchanged
-            if found:
-                self.read("checkout-index", "--force", "-u", "-z", "--stdin", cwd=tree, text="\0".join(found) + "\0")
+            if not found:
+                continue
+            for path in found:  # git writes no file again that it takes for unchanged
+                os.utime(tree / path, ns=(0, 0), follow_symlinks=False)
+            args, names = ("checkout-index", "--force", "-u", "-z", "--stdin"), "\0".join(found) + "\0"
+            done = self.call(*args, cwd=tree, text=names)
+            if not done.ok:
+                self.call(*args, cwd=tree, text=names, filters_off=True)
+                raise git_error(args, done, tree)
 
     def commit_of(self, name: str, cwd: Path | None = None) -> str:
         """Return the commit id of a name; empty when it names no commit."""

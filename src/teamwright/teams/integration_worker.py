@@ -18,9 +18,9 @@ from teamwright.protocol.task import IntegrationState, TaskIntegration
 from teamwright.storage.file_lease import Lease, wait_for_lease
 from teamwright.teams.outgoing_mail import send_note
 from teamwright.teams.team import SessionTeam
+from teamwright.worktrees.commit_limits import short_list
 from teamwright.worktrees.integration import FAILS_BEFORE, Integration
 from teamwright.worktrees.integration_store import IntegrationEntry
-from teamwright.worktrees.member_branch import short_list
 from teamwright.worktrees.worktree_list import CHECKOUT
 
 RETRY_PAUSE_S = 10.0

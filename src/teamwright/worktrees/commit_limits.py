@@ -73,7 +73,7 @@ def require_limits(git: RepositoryGit, tree: Path, files: UncommittedFiles, limi
         raise WorktreeRefused(
             "worktree-refused",
             f"{len(files.deleted)} of {files.tracked} files are gone from the worktree, and no git command removed "
-            f"them: {_list(files.deleted)}",
+            f"them: {short_list(files.deleted, _SHOWN)}",
             do=[
                 "git checkout-index --all brings them back",
                 "git rm them, if they should go, then complete the task again",
@@ -84,7 +84,7 @@ def require_limits(git: RepositoryGit, tree: Path, files: UncommittedFiles, limi
     if problems:
         raise WorktreeRefused(
             "worktree-refused",
-            f"files that are not committed without being named: {_list(problems)}",
+            f"files that are not committed without being named: {short_list(problems, _SHOWN)}",
             do=[
                 "add their names to .gitignore, or delete them, then complete the task again",
                 "git add and git commit them by name, if they belong to the work",
@@ -109,7 +109,7 @@ def require_no_loss(git: RepositoryGit, branch: str, tip: str, goal: str) -> Non
     if is_loss(len(gone), len(added), tracked):
         raise WorktreeRefused(
             "worktree-refused",
-            f"{len(gone)} of {tracked} files of {branch} would be deleted: {_list(gone)}",
+            f"{len(gone)} of {tracked} files of {branch} would be deleted: {short_list(gone, _SHOWN)}",
             do=[
                 f"git log --stat {branch}..{goal[:12]} shows who deleted them",
                 f"git merge {goal[:12]}, if you want it",
@@ -193,6 +193,7 @@ def _was_large(git: RepositoryGit, tree: Path, path: str, limits: CommitLimits) 
     return done.ok and int(done.output) > limits.file_bytes
 
 
-def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def short_list(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names as a text, and the number of the others."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

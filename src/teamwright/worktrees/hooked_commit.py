@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from teamwright.protocol.errors import WorktreeRefused
-from teamwright.worktrees.commit_limits import CommitLimits, UncommittedFiles, is_loss, require_limits
+from teamwright.worktrees.commit_limits import CommitLimits, UncommittedFiles, is_loss, require_limits, short_list
 from teamwright.worktrees.repository_git import RepositoryGit, split_paths
 from teamwright.worktrees.worktree_check import require_directory
 from teamwright.worktrees.worktree_creation import SetupCommand
 from teamwright.worktrees.worktree_record import WorktreeRecord
 
-_SHOWN = 5
 _NAMES = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")
 
 
@@ -69,20 +68,19 @@ def _require_committed(git: RepositoryGit, record: WorktreeRecord, staged: _Stag
     if not tip or tip == staged.former or not git.contains(staged.former, tip):
         raise _lost_by_hooks(f"left no new commit on {record.branch}")
     gone = split_paths(git.read(*_NAMES, "--diff-filter=D", staged.tree, tip))
-    tracked = len(split_paths(git.read("ls-tree", "-r", "-z", "--name-only", staged.tree)))
+    tracked = len(split_paths(git.read("ls-tree", "-r", "-z", "--name-only", staged.tree))) if gone else 0
     if is_loss(len(gone), 0, tracked):
-        raise _lost_by_hooks(f"took {len(gone)} of {tracked} files out of the commit: {_list(gone)}")
+        raise _lost_by_hooks(f"took {len(gone)} of {tracked} files out of the commit: {short_list(gone)}")
     try:
         require_directory(record)
     except WorktreeRefused:
         return
     if deleted := sorted(_deleted(git, record) - staged.deleted):
-        what = f"deleted {len(deleted)} files of the worktree: {_list(deleted)}"
+        what = f"deleted {len(deleted)} files of the worktree: {short_list(deleted)}"
         raise _lost_by_hooks(what, ["git checkout-index --all brings them back"])
     if left := _left_out(git, record, staged, tip):
-        raise _lost_by_hooks(f"left changes out of the commit: {_list(left)}")
-    added = tuple(split_paths(git.read(*_NAMES, "--diff-filter=A", staged.tree, tip)))
-    if added:
+        raise _lost_by_hooks(f"left changes out of the commit: {short_list(left)}")
+    if added := tuple(split_paths(git.read(*_NAMES, "--diff-filter=A", staged.tree, tip))):
         require_limits(git, record.tree, UncommittedFiles(added, added, (), tracked), limits)
 
 
@@ -118,8 +116,3 @@ def _lost_by_hooks(what: str, do: Sequence[str] = ()) -> WorktreeRefused:
         do=[*do, "repair the hook, or set worktrees.commit_hooks to false"],
         note="nothing was committed",
     )
-
-
-def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.task import IntegrationState, Task, TaskIntegration
-from teamwright.worktrees.commit_limits import CommitLimits, read_uncommitted, require_limits
+from teamwright.worktrees.commit_limits import CommitLimits, read_uncommitted, require_limits, short_list
 from teamwright.worktrees.hooked_commit import commit_with_hooks
 from teamwright.worktrees.integration import conflicting_paths
 from teamwright.worktrees.repository_git import RepositoryGit, git_error
@@ -284,12 +284,6 @@ def describe_conflicts(record: WorktreeRecord, paths: tuple[str, ...]) -> str:
             f"{short_list(others)}; `git status` says how, and git add or git rm resolves each"
         )
     return ". ".join(parts)
-
-
-def short_list(paths: tuple[str, ...] | list[str]) -> str:
-    """Return the first paths as a text, and the number of the others."""
-    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
-    return ", ".join(paths[:5]) + more
 
 
 def _require_branch(git: RepositoryGit, record: WorktreeRecord) -> None:

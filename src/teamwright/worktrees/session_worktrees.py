@@ -24,6 +24,7 @@ from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 from teamwright.storage.file_lease import Lease
+from teamwright.worktrees.commit_limits import short_list
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_check import confirm_worktree, require_worktree
 from teamwright.worktrees.worktree_creation import (
@@ -140,8 +141,7 @@ class SessionWorktrees(Struct):
         """Notify the person, once a session, of files that worktrees do not have."""
         files = await asyncio.to_thread(uncommitted_files, git)
         if files:
-            more = f" and {len(files) - 5} more" if len(files) > 5 else ""
-            text = f"uncommitted files are not in {whose}: {', '.join(files[:5])}{more}"
+            text = f"uncommitted files are not in {whose}: {short_list(files)}"
             self.emit(Notice(member=LEAD, text=text, level="warning"))
 
     async def set_aside_integration(self, team: str) -> None:

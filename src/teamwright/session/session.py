@@ -303,9 +303,12 @@ class Session(Struct):
             error=error,
             **figures,
         )
-        detail = limit or (result.error.what if result.error is not None else "")
-        self.log.emit(RunEnded(member=LEAD, stop=result.stop, text=text, usage=result.usage, detail=detail))
+        self._emit_end(self.judged_run(result))
         return result
+
+    def _emit_end(self, result: Result) -> None:
+        detail = result.limit or (result.error.what if result.error is not None else "")
+        self.log.emit(RunEnded(member=LEAD, stop=result.stop, text=result.text, usage=result.usage, detail=detail))
 
     def judged_run(self, result: Result) -> Result:
         """Return the result of one of several runs with its final ending, by what failed in this run."""
@@ -333,7 +336,10 @@ class Session(Struct):
             await self.stop_members(keep=True)
         if self.tally.stopped_at_work and await self.has_open_tasks():
             self.cut_off += sorted(self.tally.stopped_at_work - set(self.cut_off))
-        return judged(replace(result, **await self._figures()))
+        ended = judged(replace(result, **await self._figures()))
+        if ended.stop != self.judged_run(result).stop:
+            self._emit_end(ended)  # the event before it said how the lead's last turn ended
+        return ended
 
     def note_cut_off_commands(self) -> None:
         """Note that the run ends while these background commands are at work."""

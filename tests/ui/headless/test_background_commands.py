@@ -107,6 +107,9 @@ def test_a_command_that_outlasts_the_wait_is_named_and_the_run_is_cut_off(tmp_pa
     assert named.startswith(f"{owner}'s command b")
     assert "exec sleep 300" in named
     assert f"cut off at work: {named}" in ended.stderr
+    [log] = (tmp_path / "home").glob("projects/*/*/events.jsonl")
+    ends = [event for line in log.read_text().splitlines() if (event := json.loads(line)).get("type") == "run_ended"]
+    assert ends[-1]["stop"] == "cut_off", ends
     assert pid not in {row.pid for row in list_processes()}
 
 

@@ -77,9 +77,10 @@ async def test_a_commit_that_another_process_merged_is_shown_as_merged_before_th
     note = {"state": "queued", "branch": "teamwright/crew/ada", "tip": "b" * 40, "base": "a" * 40}
     await store.change("1", lambda task, _: task.copy_with(status=TaskStatus.COMPLETED, metadata={"integration": note}))
     merged = IntegrationEntry(
-        "ada-1", "teamwright/crew/ada", tip, "a" * 40, "ada", "crew", "1", state=IntegrationState.MERGED
+        f"ada-1-{tip[:12]}", "teamwright/crew/ada", tip, "a" * 40, "ada", "crew", "1", state=IntegrationState.MERGED
     )
     await FileIntegrationStore(tmp_path / "queue").add(merged)
+    (tmp_path / "queue" / "bob-2-dddddddddddd.json").write_text("{")  # the entries of other tasks are not read
     [row] = task_rows(task_views(tmp_path / "list", queue=tmp_path / "queue"))
     assert row[1] == shown
 

@@ -6,7 +6,7 @@ logs are shown by `views`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -295,7 +295,6 @@ def task_views(
         return (TaskView("0", damaged=_reason(problem)),)
     read = {str(number): _read_task(directory, str(number), known) for number in numbers}
     whole = {id: task for id, task in read.items() if isinstance(task, Task)}
-    merged = _merged_outside(whole.values(), queue)
     views: list[TaskView] = []
     for id, task in read.items():
         if isinstance(task, str):
@@ -304,7 +303,7 @@ def task_views(
             waits = () if task.status is TaskStatus.COMPLETED else tuple(open_blockers(task, whole))
             fields = (task.subject, str(task.status), task.owner, waits, task.description)
             state = task.integration.state if task.integration is not None else ""
-            state = IntegrationState.MERGED if id in merged else state
+            state = IntegrationState.MERGED if _is_merged_outside(task, queue) else state
             views.append(
                 TaskView(
                     id,
@@ -320,20 +319,16 @@ def task_views(
     return tuple(views)
 
 
-def _merged_outside(tasks: Iterable[Task], queue: Path | None) -> set[str]:
-    """Return the tasks whose queued commit `teamwright integrate` merged; the lead notes that when it resumes."""
-    tips = {task.id: task.integration.tip for task in tasks if task.awaits_integration and task.integration is not None}
-    if not tips or queue is None:
-        return set()
-    from teamwright.worktrees.integration_store import read_queue
+def _is_merged_outside(task: Task, queue: Path | None) -> bool:
+    """Return True when `teamwright integrate` merged the task's queued commit; the lead notes that when it resumes."""
+    if queue is None or task.integration is None or not task.awaits_integration:
+        return False
+    from teamwright.worktrees.integration_store import read_entry, task_entry_id
 
     with suppress(StorageError):
-        return {
-            one.task
-            for one in read_queue(queue)
-            if one.state is IntegrationState.MERGED and tips.get(one.task) == one.tip
-        }
-    return set()
+        entry = read_entry(queue, task_entry_id(task.id, task.integration))
+        return entry is not None and entry.state is IntegrationState.MERGED
+    return False
 
 
 def _open_review(task: Task) -> OpenReview | None:

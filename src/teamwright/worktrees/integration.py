@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import CannotStart, TeamwrightError, WorktreeRefused
 from teamwright.protocol.task import IntegrationState, TaskIntegration
 from teamwright.worktrees.commit_limits import require_no_loss
-from teamwright.worktrees.integration_store import IntegrationEntry, IntegrationStore
+from teamwright.worktrees.integration_store import IntegrationEntry, IntegrationStore, task_entry_id
 from teamwright.worktrees.repository_git import RepositoryGit, git_error
 from teamwright.worktrees.worktree_creation import SetupCommand, failure_text
 from teamwright.worktrees.worktree_list import require_free
@@ -110,7 +110,7 @@ class Integration(Struct, frozen=True):
 
     async def add_task(self, task: str, work: TaskIntegration, member: str) -> IntegrationEntry:
         """Add the commit of a completed task, and return its entry, which may be in any state already."""
-        id = f"{work.branch.rpartition('/')[2]}-{task}-{work.tip[:12]}"
+        id = task_entry_id(task, work)
         entry = IntegrationEntry(id, work.branch, work.tip, work.base, member, self.team, task, int(task))
         if not await self.store.add(entry):
             return await self.store.get(id) or entry

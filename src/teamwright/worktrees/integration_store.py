@@ -15,7 +15,7 @@ from urllib.parse import quote
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.task import IntegrationState
+from teamwright.protocol.task import IntegrationState, TaskIntegration
 from teamwright.storage.files import read_plain, write_atomic, write_new
 from teamwright.storage.locks import hold_exclusive
 from teamwright.storage.paths import make_private
@@ -98,17 +98,17 @@ class FileIntegrationStore:
 
     async def add(self, entry: IntegrationEntry) -> bool:
         make_private(self._directory)
-        return write_new(self._path(entry.id), encode_entry(entry))
+        return write_new(_path(self._directory, entry.id), encode_entry(entry))
 
     async def get(self, id: str) -> IntegrationEntry | None:
-        path = self._path(id)
-        return _read(path) if path.exists() else None
+        return read_entry(self._directory, id)
 
     async def entries(self) -> list[IntegrationEntry]:
-        return read_queue(self._directory)
+        found = [_read(path) for path in self._directory.glob("*.json")]
+        return sorted(found, key=lambda entry: (entry.order, entry.id))
 
     async def change(self, id: str, change: ChangeEntry) -> IntegrationEntry:
-        path = self._path(id)
+        path = _path(self._directory, id)
         if not path.exists():
             raise KeyError(id)
         with hold_exclusive(self._directory / ".lock", self._directory):
@@ -116,14 +116,20 @@ class FileIntegrationStore:
             write_atomic(path, encode_entry(entry))
         return entry
 
-    def _path(self, id: str) -> Path:
-        return self._directory / f"{quote(id, safe='')}.json"
+
+def task_entry_id(task: str, work: TaskIntegration) -> str:
+    """Return the id of the entry for the commit of a completed task."""
+    return f"{work.branch.rpartition('/')[2]}-{task}-{work.tip[:12]}"
 
 
-def read_queue(directory: Path) -> list[IntegrationEntry]:
-    """Return the entries of a queue on files, in the order in which they are worked. Raises StorageError."""
-    found = [_read(path) for path in directory.glob("*.json")]
-    return sorted(found, key=lambda entry: (entry.order, entry.id))
+def read_entry(directory: Path, id: str) -> IntegrationEntry | None:
+    """Return one entry of a queue on files; None for an unknown id. Raises StorageError."""
+    path = _path(directory, id)
+    return _read(path) if path.exists() else None
+
+
+def _path(directory: Path, id: str) -> Path:
+    return directory / f"{quote(id, safe='')}.json"
 
 
 def encode_entry(entry: IntegrationEntry) -> bytes:

@@ -10,12 +10,14 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 T = TypeVar("T")
 
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-"""Who holds the lock of an event loop may take the next step."""
+_turns: WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakValueDictionary()
+"""The lock of each event loop; its holder takes the next step. It lives as long as a coroutine uses it, because a lock
+keeps its event loop alive.
+"""
 
 
 class PacedSteps(Generic[T]):

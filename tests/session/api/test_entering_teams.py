@@ -1,6 +1,8 @@
 """Teams that are entered in the loop of a program with other work: many hold it no longer than one."""
 
 import asyncio
+import gc
+import weakref
 from types import coroutine
 
 import pytest
@@ -99,3 +101,17 @@ async def test_teams_that_are_entered_at_once_all_run_and_one_that_is_cancelled_
         for team in teams:
             await team.__aexit__(None, None, None)
     assert {view.name for view in Team.list()} == {team.name for team in teams}
+
+
+def test_an_event_loop_in_which_coroutines_took_turns_is_freed_when_it_is_closed():
+    loop = asyncio.new_event_loop()
+    freed = weakref.ref(loop)
+
+    async def together() -> None:
+        await asyncio.gather(*(PacedSteps(asyncio.sleep(0)) for _ in range(3)))
+
+    loop.run_until_complete(together())
+    loop.close()
+    del loop
+    gc.collect()
+    assert freed() is None

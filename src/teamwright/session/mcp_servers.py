@@ -18,6 +18,7 @@ from teamwright.config.mcp_settings import McpSettings
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
+from teamwright.session.process_state import ServerStatus, write_servers
 
 if TYPE_CHECKING:
     from teamwright.mcp.server import McpServer
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from teamwright.mcp.servers import McpServerPool
     from teamwright.session.agents.agent_workspace import AgentWorkspace
 
-
-from teamwright.session.process_state import ServerStatus, write_servers
 
 CALL = "McpCall"
 

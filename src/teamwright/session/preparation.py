@@ -10,7 +10,7 @@ import platform
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -33,15 +33,10 @@ from teamwright.sandbox.policy import SandboxMode, SandboxSettings, narrow, rest
 from teamwright.sandbox.secret_paths import CACHE_VARIABLES, CACHES, HOLDS_PROGRAMS
 from teamwright.saved.sessions import SessionView, find_session, latest_session
 from teamwright.session.agents.model_sources import load_lead_model
+from teamwright.session.command_start import require_platform
 from teamwright.session.options import Options, with_default_caps
 from teamwright.storage.event_log import log_path
 from teamwright.storage.paths import Home, find_home
-
-if TYPE_CHECKING:
-    pass
-
-
-from teamwright.session.command_start import require_platform
 
 TEAMS_VARIABLE = "TEAMWRIGHT_TEAMS"
 """Enables or disables teams for a process, with precedence over the setting `teams`."""

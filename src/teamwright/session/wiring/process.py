@@ -60,6 +60,7 @@ from teamwright.session.preparation import (
     session_environment,
     waits_for_answers,
 )
+from teamwright.session.process_state import write_sandbox
 from teamwright.session.wiring.hooks_factory import AnsweringApprover, FindFactory, make_hooks
 from teamwright.session.wiring.mcp_factory import make_mcp_servers
 from teamwright.session.wiring.shell_startup import make_shell_startup
@@ -77,9 +78,6 @@ if TYPE_CHECKING:
     from teamwright.session.mcp_servers import SessionMcpServers
     from teamwright.tools.team.send_message import PermissionAnswers, StopRequests
     from teamwright.worktrees.session_worktrees import SessionWorktrees
-
-
-from teamwright.session.process_state import write_sandbox
 
 
 class AgentServices(Struct, frozen=True):

@@ -1,6 +1,9 @@
 """A commit with hooks has the work that was staged: hooks that lose it refuse the completion and change nothing."""
 
+import asyncio
 import os
+import signal
+from contextlib import suppress
 
 import pytest
 
@@ -10,6 +13,7 @@ from teamwright.worktrees.member_branch import COMMIT_WITH_HOOKS, MemberWorktree
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_creation import Owner, SetupCommand, create_worktree
 from tests.support.repositories import commit, git, make_repository, write_files
+from tests.support.waits import wait_until
 
 TASK = Task("3", "Parse dates", "")
 FILES = {"a.txt": "one\n", **{f"src/{number}.c": f"{number}\n" for number in range(15)}}
@@ -121,3 +125,63 @@ async def test_a_merge_that_hooks_refuse_is_still_a_merge_at_the_next_completion
     remove_hooks(ann)
     work = await ann.save(TASK, "ann")
     assert git(tree, "rev-parse", f"{work.tip}^2") == other
+
+
+KILLED = {
+    "after a commit without the files": ("git rm -rq --cached . && git add new.txt", "post-commit"),
+    "after files were deleted": ("git rm -rqf src; kill -9 $(cat {pid}); exit 1", ""),
+    "after the index was emptied": ("git rm -rq --cached .; kill -9 $(cat {pid}); exit 1", ""),
+    "after a good commit": ("", "post-commit"),
+}
+
+
+def save_and_be_killed(ann: MemberWorktree, pid_file) -> None:
+    """Complete the task in a process that a hook kills."""
+    pid = os.fork()
+    if pid == 0:
+        with suppress(BaseException):
+            pid_file.write_text(str(os.getpid()))
+            asyncio.run(ann.save(TASK, "ann"))
+        os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    wait_until(lambda: not (ann.record.tree / ".git-busy").exists())
+
+
+@pytest.mark.finding("3W1")
+@pytest.mark.parametrize("when", KILLED)
+def test_a_kill_while_hooks_run_leaves_no_commit_that_loses_files(ann, tmp_path, when):
+    pid = tmp_path / "pid"
+    before, after = KILLED[when]
+    busy = f"touch {ann.record.tree}/.git-busy; trap 'rm {ann.record.tree}/.git-busy' EXIT; "
+    add_hook(ann, "pre-commit", busy + before.format(pid=pid) if not after else before)
+    if after:
+        add_hook(ann, after, f"{busy}kill -9 $(cat {pid})")
+    write_files(ann.record.tree, {"a.txt": "changed\n", "new.txt": "new\n"})
+    save_and_be_killed(ann, pid)
+    remove_hooks(ann)
+    work = asyncio.run(ann.save(TASK, "ann"))
+    tree = ann.record.tree
+    assert git(tree, "diff", "--name-status", ann.record.base, work.tip).split() == ["M", "a.txt", "A", "new.txt"]
+    assert git(tree, "rev-list", "--count", f"{ann.record.base}..{work.tip}") == "1"
+    assert git(tree, "status", "--porcelain") == ""
+    assert git(tree, "for-each-ref", "refs/teamwright/committing") == ""
+
+
+@pytest.mark.finding("3W1")
+def test_a_loss_with_commits_of_the_member_on_top_is_refused_with_the_way_back(ann, tmp_path):
+    pid = tmp_path / "pid"
+    add_hook(ann, "pre-commit", "git rm -rq --cached . && git add new.txt")
+    add_hook(ann, "post-commit", f"kill -9 $(cat {pid})")
+    write_files(ann.record.tree, {"new.txt": "new\n"})
+    save_and_be_killed(ann, pid)
+    remove_hooks(ann)
+    tree = ann.record.tree
+    git(tree, "commit", "--quiet", "--allow-empty", "-m", "mine")
+    with pytest.raises(WorktreeRefused, match="A kill interrupted that commit") as caught:
+        asyncio.run(ann.save(TASK, "ann"))
+    way = caught.value.do[0].removeprefix("git ").partition(" brings")[0]
+    git(tree, *way.split())
+    git(tree, "commit", "--quiet", "-m", "the files are back")
+    work = asyncio.run(ann.save(TASK, "ann"))
+    assert git(tree, "diff", "--name-status", ann.record.base, work.tip).split() == ["A", "new.txt"]

@@ -14,7 +14,7 @@ from msgspec import Struct
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.task import IntegrationState, Task, TaskIntegration
 from teamwright.worktrees.commit_limits import CommitLimits, read_uncommitted, require_limits, short_list
-from teamwright.worktrees.hooked_commit import commit_with_hooks
+from teamwright.worktrees.hooked_commit import commit_with_hooks, undo_interrupted_commit
 from teamwright.worktrees.integration import conflicting_paths
 from teamwright.worktrees.repository_git import RepositoryGit, git_error
 from teamwright.worktrees.worktree_check import require_directory, require_worktree
@@ -67,6 +67,7 @@ class MemberWorktree(Struct, frozen=True):
         """
         last = task.integration if task.integration is not None and task.integration.state in _RETURNED else None
         await asyncio.to_thread(require_worktree, self.git, self.record)
+        await asyncio.to_thread(undo_interrupted_commit, self.git, self.record, self.limits)
         await self._commit_files(task, member)
         if last is not None and last.branch != self.record.branch:
             await asyncio.to_thread(self._merge_former, last)
@@ -134,6 +135,7 @@ class MemberWorktree(Struct, frozen=True):
         a former owner is merged too, with conflict markers. Raises WorktreeRefused, CannotStart.
         """
         require_worktree(self.git, self.record)
+        undo_interrupted_commit(self.git, self.record, self.limits)
         notes: list[str] = []
         name = self.record.integration_branch
         target = self.git.commit_of(f"refs/heads/{name}")

@@ -30,6 +30,7 @@ from teamwright.worktrees.worktree_check import require_worktree, with_identity
 from teamwright.worktrees.worktree_list import require_free
 from teamwright.worktrees.worktree_record import (
     WorktreeRecord,
+    committing_ref,
     finished_ref,
     list_records,
     member_branch,
@@ -205,7 +206,8 @@ def _add(git: RepositoryGit, record: WorktreeRecord) -> bool:
         if git.commit_of(f"refs/heads/{record.branch}"):
             return False
         raise _name_taken(git, record)
-    git.call("update-ref", "-d", finished_ref(record.branch))  # of an earlier member of the name
+    for ref in (finished_ref(record.branch), committing_ref(record.branch)):
+        git.call("update-ref", "-d", ref)  # of an earlier member of the name
     _check_out(git, record, record.path, record.branch)
     return True
 

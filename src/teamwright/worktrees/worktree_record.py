@@ -120,6 +120,11 @@ def finished_ref(branch: str) -> str:
     return f"refs/teamwright/finished/{branch}"
 
 
+def committing_ref(branch: str) -> str:
+    """Return the ref of the staged work of a commit with hooks, as long as that commit runs: a kill leaves it."""
+    return f"refs/teamwright/committing/{branch}"
+
+
 def member_branch(team: str, member: str) -> str:
     """Return the branch of a member; a member of the name `integration` gets another one."""
     part = ref_part(member)

@@ -264,6 +264,8 @@ def storm(place: Path, lives: int, seed: int) -> Figures:
         mode = "resume"
         if is_finished(checkout):
             break
+    if not git(checkout, "branch", "--list", BRANCH):
+        run_cli(checkout, "integrate", TEAM)  # as the page of the queue says
     require_all(checkout)
     assert person(checkout) == before
     read_refusals(place, figures)

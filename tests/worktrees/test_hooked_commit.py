@@ -2,16 +2,18 @@
 
 import asyncio
 import os
+import shutil
 import signal
 from contextlib import suppress
 
 import pytest
+from msgspec import structs
 
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.task import Task
 from teamwright.worktrees.member_branch import COMMIT_WITH_HOOKS, MemberWorktree
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.worktree_creation import Owner, SetupCommand, create_worktree
+from teamwright.worktrees.worktree_creation import Owner, SetupCommand, create_worktree, restore_worktree
 from tests.support.repositories import commit, git, make_repository, write_files
 from tests.support.waits import wait_until
 
@@ -166,6 +168,50 @@ def test_a_kill_while_hooks_run_leaves_no_commit_that_loses_files(ann, tmp_path,
     assert git(tree, "rev-list", "--count", f"{ann.record.base}..{work.tip}") == "1"
     assert git(tree, "status", "--porcelain") == ""
     assert git(tree, "for-each-ref", "refs/teamwright/committing") == ""
+
+
+@pytest.mark.finding("3W1")
+@pytest.mark.parametrize("with_worktree", [False, True])
+async def test_a_branch_that_is_deleted_after_hooks_lost_work_comes_back_without_that_commit(ann, with_worktree):
+    add_hook(ann, "pre-commit", "git rm -rq --cached . && git add new.txt")
+    write_files(ann.record.tree, {"new.txt": "new\n"})
+    with pytest.raises(WorktreeRefused):
+        await ann.save(TASK, "ann")
+    remove_hooks(ann)
+    git(ann.git.tree, "update-ref", "-d", f"refs/heads/{ann.record.branch}")
+    if with_worktree:
+        shutil.rmtree(ann.record.tree)
+        ann = structs.replace(ann, record=restore_worktree(ann.git, ann.record))
+        write_files(ann.record.tree, {"new.txt": "new\n"})
+    else:
+        with pytest.raises(WorktreeRefused, match="was deleted or renamed") as caught:
+            await ann.save(TASK, "ann")
+        git(ann.git.tree, *caught.value.do[0].split()[1:])
+    work = await ann.save(TASK, "ann")
+    assert git(ann.record.tree, "diff", "--name-status", ann.record.base, work.tip).split() == ["A", "new.txt"]
+
+
+@pytest.mark.finding("3W1")
+def test_a_worktree_and_branch_that_are_deleted_after_a_kill_come_back_with_the_staged_work(ann, tmp_path):
+    asyncio.run(complete_file(ann, "first.txt"))
+    pid = tmp_path / "pid"
+    add_hook(ann, "pre-commit", "git rm -rq --cached . && git add new.txt")
+    add_hook(ann, "post-commit", f"kill -9 $(cat {pid})")
+    write_files(ann.record.tree, {"new.txt": "new\n"})
+    save_and_be_killed(ann, pid)
+    remove_hooks(ann)
+    git(ann.git.tree, "update-ref", "-d", f"refs/heads/{ann.record.branch}")
+    shutil.rmtree(ann.record.tree)
+    ann = structs.replace(ann, record=restore_worktree(ann.git, ann.record))
+    work = asyncio.run(ann.save(TASK, "ann"))
+    changes = git(ann.record.tree, "diff", "--name-status", ann.record.base, work.tip).split()
+    assert changes == ["A", "first.txt", "A", "new.txt"]
+
+
+async def complete_file(ann: MemberWorktree, name: str) -> None:
+    """Complete a task that writes a file."""
+    write_files(ann.record.tree, {name: "x\n"})
+    assert await ann.save(TASK, "ann")
 
 
 @pytest.mark.finding("3W1")

@@ -17,6 +17,7 @@ from teamwright.worktrees.integration import Integration, MergeStrategy, fast_fo
 from teamwright.worktrees.integration_store import FileIntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_creation import Owner, SetupCommand, create_worktree
+from teamwright.worktrees.worktree_removal import remove_worktree
 from tests.support.repositories import commit, git, make_repository, write_files
 from tests.support.waits import WAIT_S
 
@@ -379,6 +380,37 @@ async def test_an_integration_branch_that_was_deleted_continues_with_all_that_is
             git(checkout, "branch", "-D", queue.branch)
     merged = {"ann.txt", "bob.txt", "cid.txt"}
     assert merged <= set(git(checkout, "ls-tree", "--name-only", queue.branch).split())
+
+
+@pytest.mark.finding("3W1")
+@pytest.mark.parametrize("strategy", list(MergeStrategy))
+@pytest.mark.slow_after(1)
+async def test_an_integration_branch_that_was_deleted_with_its_objects_comes_back_with_all_that_is_merged(
+    repository, root, checkout, strategy
+):
+    queue = structs.replace(make_queue(repository, root), strategy=strategy)
+    for name in ("ann", "bob"):
+        await queue.add(*make_member(repository, root, name, {f"{name}.txt": "x\n"}))
+        await queue.run()
+    tip = git(checkout, "rev-parse", queue.branch)
+    git(checkout, "branch", "-D", queue.branch)
+    git(checkout, "reflog", "expire", "--expire=now", "--all")
+    git(checkout, "gc", "--quiet", "--prune=now")
+    assert await queue.run() == []
+    assert git(checkout, "rev-parse", queue.branch) == tip
+
+
+async def test_an_integration_branch_that_a_person_merged_and_deleted_stays_deleted(repository, root, checkout):
+    queue = make_queue(repository, root)
+    ann, tip = make_member(repository, root, "ann", {"ann.txt": "x\n"})
+    await queue.add(ann, tip)
+    await queue.run()
+    git(checkout, "merge", "--quiet", queue.branch)
+    git(checkout, "branch", "-D", queue.branch)
+    assert await queue.run() == []
+    assert git(checkout, "branch", "--list", queue.branch) == ""
+    remove_worktree(repository, root, ann)
+    assert git(checkout, "for-each-ref", "refs/teamwright") == ""
 
 
 @pytest.mark.finding("3W1")

@@ -446,7 +446,7 @@ async def test_finished_commits_stay_when_worktree_and_branch_are_deleted_by_ano
     assert entry.state == "merged"
     worktrees.release(opened.tree)
     remove_worktree(ann.git, root, opened)
-    assert git(checkout, "for-each-ref", "refs/teamwright") == ""
+    assert git(checkout, "for-each-ref", "refs/teamwright/finished") == ""
 
 
 async def test_a_new_worktree_of_a_name_does_not_inherit_the_finished_commits_of_an_earlier_one(ann, checkout, root):

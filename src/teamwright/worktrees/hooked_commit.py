@@ -143,13 +143,16 @@ def _left_out(git: RepositoryGit, record: WorktreeRecord, staged: _Staged, tip: 
 def _put_back(git: RepositoryGit, record: WorktreeRecord, staged: _Staged) -> None:
     """Put the branch and the index back. Of a worktree that is gone or another one only the branch is put back."""
     name = f"refs/heads/{record.branch}"
-    if git.commit_of(name) != staged.former:
-        git.call("update-ref", name, staged.former)
+    is_moved = git.commit_of(name) != staged.former
     with suppress(WorktreeRefused):
         require_directory(record)
+        if is_moved:  # from there, so that the worktree's log of HEAD ends with this commit
+            git.call("update-ref", name, staged.former, cwd=record.tree)
         git.call("read-tree", staged.tree, cwd=record.tree)
         if staged.merged and not git.commit_of("MERGE_HEAD", record.tree):
             git.call("update-ref", "MERGE_HEAD", staged.merged, cwd=record.tree)
+    if is_moved and git.commit_of(name) != staged.former:
+        git.call("update-ref", name, staged.former)
     _forget(git, record)
 
 

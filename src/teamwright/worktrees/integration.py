@@ -118,8 +118,14 @@ class Integration(Struct, frozen=True):
         return entry
 
     async def run(self) -> list[IntegrationEntry]:
-        """Work the open entries in order. Returns each with its final state. Raises TeamwrightError."""
-        return [await self.work(entry) for entry in await self.store.entries() if entry.is_open]
+        """Work the open entries in order. Returns each with its final state. Raises TeamwrightError.
+
+        Without any, a deleted integration branch comes back whose commits the person's checkout does not contain.
+        """
+        entries = [entry for entry in await self.store.entries() if entry.is_open]
+        if not entries:
+            await _run_in_thread(self._bring_back)
+        return [await self.work(entry) for entry in entries]
 
     async def work(self, entry: IntegrationEntry) -> IntegrationEntry:
         """Merge one entry, or decide why it cannot be merged. Returns it with its final state.
@@ -166,9 +172,17 @@ class Integration(Struct, frozen=True):
                 return await self._finish(entry)
         raise WorktreeRefused("worktree-refused", f"{self.branch} is moved by another process all the time")
 
+    def _bring_back(self) -> None:
+        kept = self.git.commit_of(integrated_ref(self.branch))
+        if not kept or self.git.commit_of(f"refs/heads/{self.branch}"):
+            return
+        head = self.git.commit_of("HEAD")
+        if not head or not self.git.contains(kept, head):
+            self.git.call("update-ref", f"refs/heads/{self.branch}", kept, "0" * len(kept))
+
     def _begin(self, entry: IntegrationEntry, entries: Sequence[IntegrationEntry]) -> None:
         """Make the integration branch: at the base of the first entry, or where it was before it was deleted."""
-        begin = ""
+        begin = self.git.commit_of(integrated_ref(self.branch))
         for one in entries:
             commit = self.git.commit_of(one.commit) if one.state is IntegrationState.MERGED and one.commit else ""
             if commit and (not begin or self.git.contains(begin, commit)):
@@ -191,12 +205,16 @@ class Integration(Struct, frozen=True):
         return any(one and self.git.contains(one, old) for one in (entry.tip, entry.commit))
 
     def _move(self, merged: str, old: str) -> bool:
-        """Move the branch from the old commit to the merge; False when it is not at the old one."""
+        """Move the branch from the old commit to the merge; False when it is not at the old one.
+
+        A second ref moves with it, which keeps the commits when another program deletes the branch.
+        """
         require_free(self.git, self.branch)
-        name = f"refs/heads/{self.branch}"
-        done = self.git.call("update-ref", name, merged, old)
-        if not done.ok and self._remove_stale_lock(name):
-            done = self.git.call("update-ref", name, merged, old)
+        name, kept = f"refs/heads/{self.branch}", integrated_ref(self.branch)
+        orders = f"update {name} {merged} {old}\nupdate {kept} {merged}\n"
+        done = self.git.call("update-ref", "--stdin", text=orders)
+        if not done.ok and any([self._remove_stale_lock(name), self._remove_stale_lock(kept)]):
+            done = self.git.call("update-ref", "--stdin", text=orders)
         return done.ok and self.git.contains(merged, self.branch)
 
     def _remove_stale_lock(self, name: str) -> bool:

@@ -41,6 +41,7 @@ from teamwright.worktrees.worktree_creation import (
 )
 from teamwright.worktrees.worktree_record import (
     WorktreeRecord,
+    integrated_ref,
     integration_branch,
     list_records,
     read_record,
@@ -150,7 +151,9 @@ class SessionWorktrees(Struct):
         Raises WorktreeRefused, CannotStart.
         """
         branch = integration_branch(team)
-        renamed = await asyncio.to_thread(rename_branch, RepositoryGit.open(self.cwd, self.trusted()), branch)
+        git = RepositoryGit.open(self.cwd, self.trusted())
+        renamed = await asyncio.to_thread(rename_branch, git, branch)
+        await asyncio.to_thread(git.call, "update-ref", "-d", integrated_ref(branch))
         if renamed:
             text = f"{branch} of an earlier team of this name is {renamed} now"
             self.emit(Notice(member=LEAD, text=text, level="warning"))

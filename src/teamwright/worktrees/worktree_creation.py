@@ -148,14 +148,16 @@ def adopt_worktree(git: RepositoryGit, root: Path, owner: Owner, place: str) -> 
 def restore_worktree(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRecord:
     """Create a worktree again whose directory was deleted by hand, on its branch. Raises WorktreeRefused, CannotStart.
 
-    A branch that is gone too begins at the newest commit of a completed task. Returns the record of the new directory.
+    A branch that is gone too begins at its commit before an interrupted one, else at that of the last completed task.
+    Returns the record of the new directory.
     """
     if record.made_by_hook:
         raise WorktreeRefused("worktree-refused", f"the worktree {record.path} is gone, and a hook made it")
     if git.commit_of(f"refs/heads/{record.branch}"):
         where = (record.path, record.branch)
     else:
-        start = git.commit_of(finished_ref(record.branch)) or record.base
+        known = (f"{committing_ref(record.branch)}^1", finished_ref(record.branch))
+        start = next(filter(None, map(git.commit_of, known)), record.base)
         where = ("-b", record.branch, record.path, start)
     require_free(git, record.branch, record.tree)
     _check_out(git, record, "--force", "--force", *where)

@@ -111,7 +111,10 @@ def integration_branch(team: str) -> str:
 
 
 def integrated_ref(branch: str) -> str:
-    """Return the ref of the newest commit of a member's branch that was integrated."""
+    """Return the ref of the newest commit of a member's branch that was integrated, or of the integration branch.
+
+    It stays when another program deletes the branch.
+    """
     return f"refs/teamwright/integrated/{branch}"
 
 

@@ -21,7 +21,7 @@ from teamwright.storage.paths import make_private
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_creation import release_ports
 from teamwright.worktrees.worktree_list import find_holders
-from teamwright.worktrees.worktree_record import WorktreeRecord, finished_ref
+from teamwright.worktrees.worktree_record import WorktreeRecord, finished_ref, integrated_ref
 from teamwright.worktrees.worktree_state import WorktreeState, integrated_commits, read_state
 
 
@@ -139,6 +139,9 @@ def _delete_branch(git: RepositoryGit, record: WorktreeRecord) -> str:
         return record.branch
     git.delete_branch(record.branch, tip)
     git.call("update-ref", "-d", finished_ref(record.branch))
+    whole = integrated_ref(record.integration_branch)
+    if (kept := git.commit_of(whole)) and git.contains(kept, git.commit_of("HEAD")):
+        git.call("update-ref", "-d", whole)
     return ""
 
 

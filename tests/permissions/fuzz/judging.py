@@ -66,8 +66,8 @@ BYPASS = Configuration(
     changes="denied",
     history=False,
 )
-_SCRIPTS = re.compile(r"run\.sh|\bbash\b.* -[a-z]*i")
-"""The scripts of the world that run a denied program: one in the project, and the startup file of an interactive shell.
+_SCRIPTS = re.compile(r"run\.sh|\bMakefile\b|\bbash\b.* -[a-z]*i")
+"""The scripts of the world that run a denied program: two in the project, and the startup file of an interactive shell.
 What a script does is not seen, so `bypassPermissions` allows it."""
 _WHOLE_DIRECTORIES = re.compile(r"\b[ef]?grep\b.* (-[a-zA-Z]*[rR]|--\S*recurs|\S*recurse)")
 """A search of whole directories, which shows denied files too; see the classes in docs/reference/permissions.md."""

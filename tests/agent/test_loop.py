@@ -6,7 +6,6 @@ from typing import ClassVar
 import pytest
 from pydantic import model_validator
 
-from teamwright.agent.agent import SteeringInput
 from teamwright.agent.conversation import INTERRUPTED_RESULT, Conversation, UserMessage
 from teamwright.agent.tool import ToolContext, ToolResult
 from teamwright.agent.toolbox import PreparedCall
@@ -148,7 +147,7 @@ async def test_what_arrives_during_a_round_is_told_before_the_next_model_call(tm
             async def seen():
                 flagged.append(agent.conversation.delivered_ids({"mail:7"}))
 
-            return SteeringInput((text_block("stop that"),), ("mail:7",), seen)
+            return UserMessage((text_block("stop that"),), ("mail:7",), seen)
 
     await run_turn(agent, HELLO, Mail())
     assert [b["type"] for b in model.seen[1][-1]["content"]] == ["tool_result", "text"]

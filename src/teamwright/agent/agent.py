@@ -6,7 +6,7 @@ model calls; `SOURCES` has the order of all sources, mail included.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -250,26 +250,10 @@ def is_cap(limit: str) -> bool:
     return limit not in {REPEATED_CALLS, NOT_CONTINUED}
 
 
-class SteeringInput(Struct, frozen=True):
-    """Input that arrived between model calls: texts and their ids.
-
-    `on_delivered` is called once the transcript has them.
-    """
-
-    texts: tuple[Block, ...]
-    ids: tuple[str, ...]
-    on_delivered: Callable[[], Awaitable[None]] | None = None
-
-    @property
-    def is_from_agents(self) -> bool:
-        """True when all of it is mail of agents and notices of the runtime, and nothing that a person typed here."""
-        return all(id.startswith(("mail:", "notice:")) for id in self.ids)
-
-
 class Steering(Protocol):
     """The port through which mail and notices reach a working agent."""
 
-    async def next_input(self) -> SteeringInput | None:
+    async def next_input(self) -> UserMessage | None:
         """Return the input to deliver before the next model call, or None. The call is cheap when there is none."""
         ...
 
@@ -277,7 +261,7 @@ class Steering(Protocol):
 class NoSteering:
     """The port for agents that receive no mail and no notices."""
 
-    async def next_input(self) -> SteeringInput | None:
+    async def next_input(self) -> UserMessage | None:
         """Return None always."""
         return None
 

@@ -6,7 +6,7 @@ A line is written to the file first and added to memory after that. Format: docs
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -56,6 +56,13 @@ class UserMessage(Struct, frozen=True):
 
     blocks: tuple[Block, ...] = ()
     ids: tuple[str, ...] = ()
+    on_delivered: Callable[[], Awaitable[None]] | None = None
+    """Is called once the transcript has the message."""
+
+    @property
+    def is_from_agents(self) -> bool:
+        """True when all of it is mail of agents and notices of the runtime, and nothing that a person typed here."""
+        return all(id.startswith(("mail:", "notice:")) for id in self.ids)
 
 
 class Conversation(Struct):

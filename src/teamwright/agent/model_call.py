@@ -266,13 +266,6 @@ CALL_AS_TEXT = re.compile(
 """The form in which models write calls that their server should have taken out of the text."""
 
 
-async def call_model(agent: Agent) -> tuple[CallOutcome, str]:
-    """Return the next answer of the conversation, and the task that it was charged to."""
-    if agent.model_calls_left == 0:
-        return BudgetRefusal("turns", ""), ""
-    return await send_request(agent, Request(agent.prefix, agent.conversation.items, agent.name))
-
-
 async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str]:
     """Send a request when the budget has room for it. Return the answer and the task that it was charged to.
 

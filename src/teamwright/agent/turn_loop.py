@@ -20,11 +20,11 @@ from teamwright.agent.agent import NO_STEERING, REPEATED_CALLS, Agent, Steering,
 from teamwright.agent.compaction import CONTEXT_FULL, NOTHING_TO_FOLD, answer_request, compact, is_due
 from teamwright.agent.compaction_state import AUTO, CompactResult, measure_context
 from teamwright.agent.conversation import INTERRUPTED_RESULT, UserMessage
-from teamwright.agent.model_call import CALL_NOTE, CallOutcome, RetryCount, call_model, is_call_as_text
+from teamwright.agent.model_call import CALL_NOTE, CallOutcome, RetryCount, is_call_as_text, send_request
 from teamwright.agent.repetition_guard import RepetitionGuard, file_time
 from teamwright.agent.tool import ToolResult
 from teamwright.hooks.hook_outcome import HookOutcome
-from teamwright.models.model import ENDS, AnswerEnd, BudgetRefusal, Failure, Reply, kept_blocks
+from teamwright.models.model import ENDS, AnswerEnd, BudgetRefusal, Failure, Reply, Request, kept_blocks
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.messages import Block, ToolCall, message_text, tool_calls, tool_result_block
@@ -39,6 +39,68 @@ class ModelAnswer(Struct, frozen=True):
     usage_before: Usage = NO_USAGE
 
 
+AskHooks: TypeAlias = Callable[[TurnEnd, bool], Awaitable[HookOutcome]]
+"""Runs the stop hooks at this end of a turn; True when the agent has continued before because of a hook."""
+
+LateInput: TypeAlias = Callable[[], Awaitable[UserMessage | None]]
+"""Waits for what the agent has started, and returns input that must be answered before the turn ends."""
+
+MAX_BLOCKS = 8
+"""The number of blocks of stop hooks in a row after which a turn ends anyway."""
+
+
+async def run_turn(
+    agent: Agent,
+    message: UserMessage | None,
+    steering: Steering = NO_STEERING,
+    *,
+    ask_hooks: AskHooks | None = None,
+    late_input: LateInput | None = None,
+) -> TurnEnd:
+    """Run one turn. `message` None asks for an answer that is still owed. `steering` has input for the busy agent.
+
+    An agent that a stop hook does not let stop continues with the hook's reason; one that gets a context continues with
+    it once. Its answers before that stay in the text of the turn. A cancel stores a result for every running call, so
+    that the next request is accepted, and is raised again. Raises StorageError when the transcript cannot be written;
+    nothing is lost then.
+    """
+    end = last = await _run_to_answer(agent, message, steering, late_input)
+    asked = 0
+    while end.stop == "done" and ask_hooks is not None:
+        outcome = await ask_hooks(last, asked > 0)
+        notes = list(outcome.contexts)
+        if outcome.blocked and not outcome.halted and asked == MAX_BLOCKS:
+            text = f"a hook would not let {agent.name} stop {MAX_BLOCKS} times in a row; now it stops"
+            agent.emit(Notice(member=agent.name, text=text, level="warning"))
+        elif not outcome.halted and (outcome.blocked or (notes and not asked)):
+            if outcome.blocked:
+                notes.append(f"A hook does not let you stop yet: {outcome.reason}")
+            asked += 1
+            reason = UserMessage(agent.tags.hook_notes(notes), (f"notice:{message_id()}",))
+            last = await _run_to_answer(agent, reason, steering, late_input)
+            last = replace(last, text=last.text or end.text)
+            end = replace(_join(end, last), text=_join_answers(end.text, last.text))
+            continue
+        arrived = await steering.next_input() if late_input is not None else None  # while hooks were asked
+        if arrived is None:
+            break
+        asked, last = 0, await _run_to_answer(agent, arrived, steering, late_input)
+        end = _join(end, last)
+    if end.failure is not None:
+        agent.hooks.note_failure(end.failure)
+    return end
+
+
+async def _run_to_answer(
+    agent: Agent, message: UserMessage | None, steering: Steering, late_input: LateInput | None
+) -> TurnEnd:
+    """Run until the agent has answered the message and all late input."""
+    end = await _run_model_calls(agent, message, steering)
+    while end.stop == "done" and late_input is not None and (late := await late_input()) is not None:
+        end = _join(end, await _run_model_calls(agent, late, steering))
+    return end
+
+
 async def finish_interrupted_calls(agent: Agent, steering: Steering = NO_STEERING) -> bool:
     """Answer the calls that a kill left without a result; calls that may run again do. `steering` as in `run_turn`.
 
@@ -46,27 +108,6 @@ async def finish_interrupted_calls(agent: Agent, steering: Steering = NO_STEERIN
     """
     calls = agent.conversation.unanswered_calls()
     return bool(calls) and await run_tool_calls(agent, calls, steering, agent.toolbox.rerun)
-
-
-async def run_turn(agent: Agent, message: UserMessage | None, steering: Steering = NO_STEERING) -> TurnEnd:
-    """Run one turn. `message` None asks for an answer that is still owed. `steering` has input for the busy agent.
-
-    A cancel stores a result for every running call, so that the next request is accepted, and is raised again. Raises
-    StorageError when the transcript cannot be written; nothing is lost then.
-    """
-    async with agent.compaction.turn_lock:
-        agent.activity.start_turn()
-        try:
-            over = await finish_interrupted_calls(agent, steering)
-            if message is not None:
-                append_user_message(agent, message)
-            elif over:
-                return TurnEnd("done")
-            return await _run_model_calls(agent, steering)
-        finally:
-            agent.activity.end_turn()
-            if not agent.conversation.is_closed:
-                agent.apply_deferred_changes()
 
 
 class _TurnProgress(Struct):
@@ -107,16 +148,30 @@ class _TurnProgress(Struct):
         return calls
 
 
-async def _run_model_calls(agent: Agent, steering: Steering) -> TurnEnd:
-    """Call the model and run its tool calls until an answer has none.
+async def _run_model_calls(agent: Agent, message: UserMessage | None, steering: Steering) -> TurnEnd:
+    """Deliver the message, then call the model and run its tool calls until an answer has none."""
+    async with agent.compaction.turn_lock:
+        agent.activity.start_turn()
+        try:
+            over = await finish_interrupted_calls(agent, steering)
+            if message is not None:
+                await deliver(agent, message)
+            elif over:
+                return TurnEnd("done")
+            return await _call_until_done(agent, steering)
+        finally:
+            agent.activity.end_turn()
+            if not agent.conversation.is_closed:
+                agent.apply_deferred_changes()
 
-    `ENDS` decides what follows each end of an answer.
-    """
+
+async def _call_until_done(agent: Agent, steering: Steering) -> TurnEnd:
+    """Call the model until an answer has no calls. `ENDS` decides what follows each end of an answer."""
     so_far, again = _TurnProgress(), RetryCount()
     places = agent.toolbox.workplace
     repeats = RepetitionGuard(lambda: (places.cwd, *places.directories(), *agent.watched_directories()), agent.toolbox)
     while True:
-        answered = await next_answer(agent)
+        answered = await _next_answer(agent)
         heard = answered.answer
         so_far.usage += answered.usage_before
         if isinstance(heard, BudgetRefusal):
@@ -141,6 +196,36 @@ async def _run_model_calls(agent: Agent, steering: Steering) -> TurnEnd:
             append_user_message(agent, UserMessage((agent.tags.note(CALL_NOTE),)))
         elif note:
             append_user_message(agent, UserMessage((agent.tags.note(note),)))
+
+
+async def _next_answer(agent: Agent) -> ModelAnswer:
+    """Return the next answer.
+
+    The conversation is compacted first when that is due, and once when the window is full. A failure of a model that
+    is not available is followed by calls of the fallback models, in order.
+    """
+    usage = NO_USAGE
+    while True:
+        agent.apply_deferred_changes()
+        if agent.model_calls_left == 0:
+            return ModelAnswer(BudgetRefusal("turns", ""), "", usage)
+        if agent.compaction.request is not None:
+            usage += (await answer_request(agent, agent.compaction.request)).usage
+        elif is_due(agent):
+            usage += (await compact(agent, AUTO)).usage
+        answer, task = await send_request(agent, Request(agent.prefix, agent.conversation.items, agent.name))
+        if isinstance(answer, Failure) and answer.slug == CONTEXT_FULL:
+            compacted = await compact(agent, AUTO, full=True)
+            usage += compacted.usage
+            if compacted.done:
+                again = Request(agent.prefix, agent.conversation.items, agent.name)
+                answer, task = await send_request(agent, again)
+            answer = _explain_full(agent, answer, compacted)
+        if not (isinstance(answer, Failure) and answer.is_unavailable and agent.fallback is not None):
+            return ModelAnswer(answer, task, usage)
+        if not await agent.fallback.switch(agent, answer):
+            return ModelAnswer(answer, task, usage)
+        usage += answer.failed_usage
 
 
 CAP_REACHED_RESULT = "The call was not run: the cap on tool calls is spent."
@@ -179,7 +264,7 @@ async def run_tool_calls(
         over = bool(refusal) or any(result.ends_turn for _, result in done.values())
         steered = None if over else await steering.next_input()
         if repetition_guard is not None and (steered is None or steered.is_from_agents):
-            results, arrived = {id: result for id, (_, result) in done.items()}, steered.texts if steered else ()
+            results, arrived = {id: result for id, (_, result) in done.items()}, steered.blocks if steered else ()
             note = " ".join(filter(None, (note, await repetition_guard.check(calls, results, began, arrived))))
         elif repetition_guard is not None:
             repetition_guard.reset()
@@ -192,13 +277,16 @@ async def run_tool_calls(
     blocks = _result_blocks(calls, done, CAP_REACHED_RESULT if run is None else INTERRUPTED_RESULT)
     blocks += (agent.tags.note(note),) if note else ()
     blocks += agent.tags.hook_notes([*batch.contexts, *([f"A hook ended this turn: {refusal}"] if refusal else [])])
-    if steered is None:
-        append_user_message(agent, UserMessage(blocks))
-    else:
-        append_user_message(agent, UserMessage((*blocks, *steered.texts), steered.ids))
-        if steered.on_delivered is not None:
-            await steered.on_delivered()
+    results = UserMessage(blocks)
+    await deliver(agent, results if steered is None else replace(steered, blocks=(*blocks, *steered.blocks)))
     return over
+
+
+async def deliver(agent: Agent, message: UserMessage) -> None:
+    """Store a user message with its reminder, show it, and call its `on_delivered`."""
+    append_user_message(agent, message)
+    if message.on_delivered is not None:
+        await message.on_delivered()
 
 
 def append_user_message(agent: Agent, message: UserMessage) -> None:
@@ -217,56 +305,6 @@ def _result_blocks(
     return tuple(
         done[call.id][0] if call.id in done else tool_result_block(call.id, otherwise, is_error=True) for call in calls
     )
-
-
-RunTurn: TypeAlias = Callable[[Agent, UserMessage | None], Awaitable[TurnEnd]]
-
-MAX_BLOCKS = 8
-"""The number of blocks in a row after which a turn ends anyway."""
-
-
-AskHooks: TypeAlias = Callable[[TurnEnd, bool], Awaitable[HookOutcome]]
-"""Runs the stop hooks at this end of a turn; True when the agent has continued before because of a hook."""
-
-
-async def run_turn_with_stop_hooks(
-    agent: Agent, message: UserMessage | None, ask_hooks: AskHooks | None, turn: RunTurn
-) -> TurnEnd:
-    """Run a turn and what stop hooks add to it. `ask_hooks` None: no hooks. `turn` runs one turn.
-
-    An agent that a hook does not let stop continues with the hook's reason; one that gets a context continues with it
-    once. Its answers before that stay in the text of the turn. Raises the errors of `run_turn`.
-    """
-    end = await _run_until_stopped(agent, message, ask_hooks, turn)
-    if end.failure is not None:
-        agent.hooks.note_failure(end.failure)
-    return end
-
-
-async def _run_until_stopped(
-    agent: Agent, message: UserMessage | None, ask_hooks: AskHooks | None, turn: RunTurn
-) -> TurnEnd:
-    end = await turn(agent, message)
-    if ask_hooks is None:
-        return end
-    last, asked = end, 0
-    while end.stop == "done":
-        outcome = await ask_hooks(last, asked > 0)
-        notes = list(outcome.contexts)
-        if outcome.halted or not (outcome.blocked or (notes and not asked)):
-            break
-        if outcome.blocked and asked == MAX_BLOCKS:
-            text = f"a hook would not let {agent.name} stop {MAX_BLOCKS} times in a row; now it stops"
-            agent.emit(Notice(member=agent.name, text=text, level="warning"))
-            break
-        if outcome.blocked:
-            notes.append(f"A hook does not let you stop yet: {outcome.reason}")
-        asked += 1
-        append_user_message(agent, UserMessage(agent.tags.hook_notes(notes), (f"notice:{message_id()}",)))
-        last = await turn(agent, None)
-        last = replace(last, text=last.text or end.text)
-        end = replace(join_turns(end, last), text=_join_answers(end.text, last.text))
-    return end
 
 
 def _join_answers(before: str, after: str) -> str:
@@ -290,7 +328,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def join_turns(before: TurnEnd, after: TurnEnd) -> TurnEnd:
+def _join(before: TurnEnd, after: TurnEnd) -> TurnEnd:
     """Join two parts of a turn into one."""
     return replace(
         after,
@@ -299,45 +337,6 @@ def join_turns(before: TurnEnd, after: TurnEnd) -> TurnEnd:
         model_calls=before.model_calls + after.model_calls,
         tool_calls=before.tool_calls + after.tool_calls,
     )
-
-
-async def next_answer(agent: Agent) -> ModelAnswer:
-    """Return the next answer.
-
-    The conversation is compacted first when that is due, and once when the window is full. A failure of a model that
-    is not available is followed by calls of the fallback models, in order.
-    """
-    answered = await _next_answer(agent)
-    while isinstance(failure := answered.answer, Failure) and await _use_fallback(agent, failure):
-        before = answered.usage_before + failure.failed_usage
-        answered = await _next_answer(agent)
-        answered = replace(answered, usage_before=before + answered.usage_before)
-    return answered
-
-
-async def _use_fallback(agent: Agent, failure: Failure) -> bool:
-    """Make the next call with a fallback model, if the model that failed is not available. Return False otherwise."""
-    return agent.fallback is not None and failure.is_unavailable and await agent.fallback.switch(agent, failure)
-
-
-async def _next_answer(agent: Agent) -> ModelAnswer:
-    """Return the next answer of the agent's present model."""
-    agent.apply_deferred_changes()
-    if agent.model_calls_left == 0:
-        return ModelAnswer(*await call_model(agent))
-    compaction_usage = NO_USAGE
-    if agent.compaction.request is not None:
-        compaction_usage += (await answer_request(agent, agent.compaction.request)).usage
-    elif is_due(agent):
-        compaction_usage += (await compact(agent, AUTO)).usage
-    outcome, task = await call_model(agent)
-    if isinstance(outcome, Failure) and outcome.slug == CONTEXT_FULL:
-        compacted = await compact(agent, AUTO, full=True)
-        compaction_usage += compacted.usage
-        if compacted.done:
-            outcome, task = await call_model(agent)
-        outcome = _explain_full(agent, outcome, compacted)
-    return ModelAnswer(outcome, task, compaction_usage)
 
 
 def _explain_full(agent: Agent, outcome: CallOutcome, compacted: CompactResult) -> CallOutcome:

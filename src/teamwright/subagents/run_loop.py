@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Literal, Protocol, TypeAlias
 
-from teamwright.agent.agent import Agent, SteeringInput, TurnEnd, to_user_message
+from msgspec.structs import replace
+
+from teamwright.agent.agent import Agent, TurnEnd, to_user_message
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.turn_loop import append_user_message, join_turns, run_turn, run_turn_with_stop_hooks
+from teamwright.agent.turn_loop import run_turn
 from teamwright.hooks.hook_index import SUBAGENT_STOP
 from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.protocol.events import Emit, ModelCallEnded, TeamEvent
@@ -41,18 +43,17 @@ class QueueSteering:
     def __init__(self, run: SubagentRun) -> None:
         self._run = run
 
-    async def next_input(self) -> SteeringInput | None:
+    async def next_input(self) -> UserMessage | None:
         """Return all queued input, in order."""
         queue = self._run.queue
         if not queue:
             return None
         commands = queue.texts_in_order()
-        what = to_user_message(commands)
 
         async def seen() -> None:
             queue.remove(commands)
 
-        return SteeringInput(what.blocks, what.ids, seen)
+        return replace(to_user_message(commands), on_delivered=seen)
 
 
 async def run_subagent(
@@ -90,39 +91,25 @@ async def run_until_done(
     It waits for its own sub-agents as long as they run, and `patience_s` seconds at most for its commands. Cancelling
     is re-raised; the transcript is in order then.
     """
-
     steering = QueueSteering(run)
 
-    async def turns(agent: Agent, opening: UserMessage | None) -> TurnEnd:
-        end = await run_turn(agent, opening, steering)
-        while end.stop == "done" and await _wait_for_input(run, running_kind, patience_s):
-            end = join_turns(end, await run_turn(agent, _deliver_queue(run, agent), steering))
-        return end
+    async def late_input() -> UserMessage | None:
+        await _wait_for_input(run, running_kind, patience_s)
+        return await steering.next_input()
 
     async def ask_hooks(end: TurnEnd, again: bool) -> HookOutcome:
         return await agent.hooks.run_stop_hooks(SUBAGENT_STOP, end.text, again=again)
 
-    end = await run_turn_with_stop_hooks(agent, opening, ask_hooks, turns)
-    while end.stop == "done" and run.queue:  # it arrived while hooks were asked
-        end = join_turns(end, await run_turn_with_stop_hooks(agent, _deliver_queue(run, agent), ask_hooks, turns))
-    return end
+    return await run_turn(agent, opening, steering, ask_hooks=ask_hooks, late_input=late_input)
 
 
-def _deliver_queue(run: SubagentRun, agent: Agent) -> None:
-    """Deliver the queue; the following turn answers it."""
-    commands = run.queue.texts_in_order()
-    append_user_message(agent, to_user_message(commands))
-    run.queue.remove(commands)
-
-
-async def _wait_for_input(run: SubagentRun, running_kind: Callable[[], RunningKind], patience_s: float) -> bool:
-    """Wait for input while what it started is running. Returns True when there is input."""
+async def _wait_for_input(run: SubagentRun, running_kind: Callable[[], RunningKind], patience_s: float) -> None:
+    """Wait for input while what it started is running."""
     with suppress(TimeoutError):
         while not run.queue and (what := running_kind()):
             run.input_arrived.clear()
             async with time_limit(patience_s if what == "jobs" else None):
                 await run.input_arrived.wait()
-    return bool(run.queue)
 
 
 class RunEvents:

@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from teamwright.agent.agent import SOURCES, InputQueue, SteeringInput
+from teamwright.agent.agent import SOURCES, InputQueue
 from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.protocol.events import Emit, MessageDelivered
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms, parse_iso_ms
@@ -183,7 +184,7 @@ class IncomingMail(Struct, dict=True):
         if await self.inbox.mark_delivered(ids):
             self.wake()
 
-    async def next_input(self, on_delivered: OnDelivered = _ignore_delivery) -> SteeringInput | None:
+    async def next_input(self, on_delivered: OnDelivered = _ignore_delivery) -> UserMessage | None:
         """Return mail for a busy member, before its next model call (the loop's steering).
 
         `on_delivered` receives the entries once the transcript has them.
@@ -203,7 +204,7 @@ class IncomingMail(Struct, dict=True):
                 on_delivered(entries)
                 await self.mark_delivered(entries)
 
-        return SteeringInput(delivery.blocks, delivery.ids, seen)
+        return replace(delivery, on_delivered=seen)
 
 
 WAKE_ORDER = tuple(source for source in SOURCES if source in {"user", "shutdown", "lead", "peer", "task"})

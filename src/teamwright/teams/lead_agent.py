@@ -14,12 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from teamwright.agent.agent import Agent, CommandPriority, InputQueue, QueuedCommand, SteeringInput, TurnEnd
+from teamwright.agent.agent import Agent, CommandPriority, InputQueue, QueuedCommand, TurnEnd
 from teamwright.agent.compaction import clear_conversation
 from teamwright.agent.compaction_state import CompactResult
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.turn_loop import append_user_message, finish_interrupted_calls, run_turn, run_turn_with_stop_hooks
+from teamwright.agent.turn_loop import finish_interrupted_calls, run_turn
 from teamwright.hooks.hook_index import STOP, USER_PROMPT
 from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.payload import user_prompt_submit
@@ -276,7 +277,7 @@ class Lead(Struct):
         if not (self._has_input() or self.owes_answer):
             await self.team.changed.wait()
 
-    async def next_input(self) -> SteeringInput | None:
+    async def next_input(self) -> UserMessage | None:
         """Return the user's prompts and mail for a busy lead, before its next model call (the loop's steering)."""
         await self._check_prompts()
         desk = self.team.lead_mail
@@ -293,8 +294,8 @@ class Lead(Struct):
                 await steered.on_delivered()
 
         if steered is None:
-            return SteeringInput(own.blocks, own.ids, seen)
-        return SteeringInput((*own.blocks, *steered.texts), (*own.ids, *steered.ids), seen)
+            return replace(own, on_delivered=seen)
+        return UserMessage((*own.blocks, *steered.blocks), (*own.ids, *steered.ids), seen)
 
     def _has_input(self) -> bool:
         """Return True when unhandled input arrived."""
@@ -342,6 +343,11 @@ class Lead(Struct):
                 if one.source == "user":
                     self.on_prompt(one.id, message_text(one.blocks[:1]))
 
+    async def _note_delivered(self, prompts: Sequence[QueuedCommand], mail: Sequence[InboxEntry]) -> None:
+        self._mark_delivered(prompts)
+        if mail and self.team.lead_mail is not None:
+            await self.team.lead_mail.mark_delivered(mail)
+
     def _mark_delivered(self, commands: Sequence[QueuedCommand]) -> None:
         """Remove these prompts from the queue, because the transcript has them now."""
         self.queue.remove(commands)
@@ -373,13 +379,9 @@ class Lead(Struct):
         try:
             if delivery is not None:
                 self._announce_prompts(prompts)
-                append_user_message(self.agent, delivery)
-                self._mark_delivered(prompts)
-                if mail and self.team.lead_mail is not None:
-                    await self.team.lead_mail.mark_delivered(mail)
+                delivery = replace(delivery, on_delivered=partial(self._note_delivered, prompts, mail))
             self.owes_answer = False
-            turn = partial(run_turn, steering=self)
-            self.last_end = await run_turn_with_stop_hooks(self.agent, None, self._ask_stop_hooks, turn)
+            self.last_end = await run_turn(self.agent, delivery, self, ask_hooks=self._ask_stop_hooks)
             self.usage += self.last_end.usage
             last = self.last_end
             self.agent.emit(TurnEnded(member=LEAD, stop=last.stop, text=last.text, detail=last.explanation))

@@ -10,15 +10,14 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 from msgspec import field
 from msgspec.structs import replace
 
-from teamwright.agent.agent import REPEATED_CALLS, Agent, SteeringInput, TurnEnd
+from teamwright.agent.agent import REPEATED_CALLS, Agent, TurnEnd
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.turn_loop import append_user_message, finish_interrupted_calls, run_turn, run_turn_with_stop_hooks
+from teamwright.agent.turn_loop import finish_interrupted_calls, run_turn
 from teamwright.hooks.hook_index import TASK_COMPLETED, TEAMMATE_IDLE
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome
 from teamwright.hooks.payload import task_event
@@ -331,7 +330,7 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
         if self.state in {MemberState.IDLE, MemberState.AWAITING}:
             self.transition(LifecycleEvent.WOKEN)
         self.turn_notes = TurnNotes(wrote_lead=delivery is None and has_written_to_lead(self.agent.conversation))
-        end = await self._run_interruptible(delivery, entries)
+        end = await self._run_turn(delivery, entries)
         await self.team_access.finish_turn(self.name)
         self.usage += end.usage
         stop = "failed" if end.limit == REPEATED_CALLS else end.stop
@@ -382,38 +381,36 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
         self.run_task.cancel()
         return True
 
-    async def _run_interruptible(self, delivery: UserMessage | None, entries: Sequence[InboxEntry]) -> TurnEnd:
+    async def _run_turn(self, message: UserMessage | None, entries: Sequence[InboxEntry]) -> TurnEnd:
         """Run the turn to its end, or until it is interrupted; ending the member takes precedence."""
-        self.in_turn = True
         begun = self.agent.conversation.message_count
+        flagging: asyncio.Future[None] | None = None
+
+        async def note_delivered() -> None:
+            nonlocal flagging
+            self.hook_notes = ()
+            self.note_delivered(entries)
+            if entries:  # The model need not wait for the read flags: the transcript is the record of delivery.
+                flagging = asyncio.ensure_future(self.incoming.mark_read(self.incoming.record_delivery(entries)))
+
+        self.in_turn = True
         try:
-            return await self._run_turn(delivery, entries)
+            if message is not None:
+                if await finish_interrupted_calls(self.agent, self):
+                    return TurnEnd("done")  # it agreed to stop before the kill
+                news = await self.team_access.roster_note(self.name, self.known_roster)
+                more = (*self.hook_notes, *((self.agent.tags.note(news),) if news else ()))
+                message = replace(message, blocks=(*message.blocks, *more), on_delivered=note_delivered)
+            return await run_turn(self.agent, message, self, ask_hooks=self._ask_idle_hooks)
         except asyncio.CancelledError:
             if not self.interrupting or self.run_task is None or self.run_task.uncancel():
                 raise
             self.agent.conversation.interrupt()
             return TurnEnd(INTERRUPTED, self.agent.conversation.text_since(begun))
         finally:
+            if flagging is not None:
+                await flagging
             self.in_turn = self.interrupting = False
-
-    async def _run_turn(self, delivery: UserMessage | None, entries: Sequence[InboxEntry]) -> TurnEnd:
-        if delivery is not None:
-            if await finish_interrupted_calls(self.agent, self):
-                return TurnEnd("done")  # it agreed to stop before the kill
-            news = await self.team_access.roster_note(self.name, self.known_roster)
-            more = (*self.hook_notes, *((self.agent.tags.note(news),) if news else ()))
-            append_user_message(self.agent, replace(delivery, blocks=(*delivery.blocks, *more)) if more else delivery)
-            self.hook_notes = ()
-        self.note_delivered(entries)
-        # The model need not wait for the read flags: the transcript is the record of delivery.
-        flagging = asyncio.ensure_future(
-            self.incoming.mark_read(self.incoming.record_delivery(entries) if entries else ())
-        )
-        try:
-            turn = partial(run_turn, steering=self)
-            return await run_turn_with_stop_hooks(self.agent, None, self._ask_idle_hooks, turn)
-        finally:
-            await flagging
 
     async def _ask_idle_hooks(self, end: TurnEnd, asked_before: bool) -> HookOutcome:
         """Return whether hooks want it to continue after its turn; a hook may also end it."""
@@ -444,7 +441,7 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
                 )
         return replace(outcome, contexts=contexts)
 
-    async def next_input(self) -> SteeringInput | None:
+    async def next_input(self) -> UserMessage | None:
         """Return mail for the busy member, before its next model call (the loop's steering)."""
         return await self.incoming.next_input(self.note_delivered)
 

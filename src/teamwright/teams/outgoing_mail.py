@@ -31,6 +31,7 @@ from teamwright.protocol.runtime_tags import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.secret_texts import mask_keys, mask_values
 from teamwright.storage.files import write_atomic
 from teamwright.teams.team import SessionTeam
+from teamwright.teams.teammate import Teammate
 
 
 class Sent(Struct, frozen=True):
@@ -42,6 +43,36 @@ class Sent(Struct, frozen=True):
     message_id: str
     outcome: str
     color: str | None = None
+    summary: str = ""
+    sender_color: str | None = None
+    cap_reason: str = ""
+    """The spent cap because of which the recipient does nothing now; empty without one."""
+
+
+class Recipient(Struct, frozen=True):
+    """A member that can read mail. `teammate` is its agent in this team; None for the lead and for one elsewhere."""
+
+    name: str
+    color: str | None
+    teammate: Teammate | None
+    remote_state: MemberState | None
+    """Its state in the lead's process, for a sender in a member's own process; else None."""
+
+    def outcome(self, team: SessionTeam, sender: str) -> str:
+        """Return the outcome of a message that this member gets now."""
+        name, found = self.name.lower(), self.teammate
+        if self.name == LEAD and team.ports.remote_state is None:
+            if team.lead_mail is None:
+                return "no_consumer"
+            return "queued_next_round" if team.lead_mail.busy else "woke"
+        if found is None and self.remote_state is not None:
+            return "woke" if self.remote_state in _AT_REST else "queued_next_round"
+        if found is None or name in team.external.external_names:
+            return "queued_next_round" if name in team.resuming else "accepted"
+        return "woke" if found.state in _AT_REST and not found.wake_target.is_held(sender) else "queued_next_round"
+
+
+_AT_REST = {MemberState.IDLE, MemberState.AWAITING}
 
 
 class SendCall(Struct, frozen=True):
@@ -69,34 +100,19 @@ async def send_text(
     InboxFull, LockTimeout.
     """
     _require_text(text)
-    text = _masked(team, text)
-    summary = _masked(team, summary)
     if call is not None and call.is_rerun:
-        sent = await _find_earlier_send(team, team.recipient(to, "nothing was sent"), call)
+        sent = await _find_earlier_send(team, sender, team.recipient(to, "nothing was sent"), text, summary, call)
         if sent is not None:
             return sent
-    member = await find_recipient(team, to)
-    if member.name.lower() == sender.lower():
+    recipient = await find_recipient(team, to)
+    if recipient.name.lower() == sender.lower():
         raise TeamRefused(
             "team-refused",
             "you cannot send a message to yourself",
             do=["Write to another member, or continue your work."],
             note="nothing was sent",
         )
-    id = call.message_id_for(member.name) if call is not None else message_id()
-    entry = InboxEntry(
-        sender=sender,
-        text=fence_protocol(text),
-        summary=summary or default_summary(text),
-        timestamp=iso_time(),
-        color=_color(team, sender),
-        msg_id=id,
-        extra={"no_reply": True} if call is not None and call.no_reply else {},
-    )
-    sent = await _deliver(team, member, entry)
-    if _count_sent(team, sender, member.name, sent, summary or default_summary(text)):
-        await notify_lead(team, sender, member.name)
-    return sent
+    return await _send(team, sender, recipient, text, summary, call)
 
 
 async def broadcast(
@@ -108,8 +124,8 @@ async def broadcast(
     """
     _require_text(text)
     config = await team.roster.read()
-    others = [m for m in config.members if m.name.lower() != sender.lower() and _is_reachable(team, m)]
-    if not others:
+    others = [_as_recipient(team, m) for m in config.members if m.name.lower() != sender.lower()]
+    if not any(others):
         raise TeamRefused(
             "team-refused",
             "the team has no other member",
@@ -118,14 +134,55 @@ async def broadcast(
         )
     sent: list[Sent] = []
     refused: list[tuple[str, TeamwrightError]] = []
-    for member in others:
+    for recipient in filter(None, others):
         try:
-            sent.append(await send_text(team, sender, member.name, text, summary, call))
+            earlier = (
+                await _find_earlier_send(team, sender, recipient.name, text, summary, call)
+                if call is not None and call.is_rerun
+                else None
+            )
+            sent.append(earlier or await _send(team, sender, recipient, text, summary, call))
         except TeamwrightError as problem:
-            refused.append((member.name, problem))
+            refused.append((recipient.name, problem))
     if refused:
         _raise_partial_send(sent, refused)
     return sent
+
+
+async def _send(
+    team: SessionTeam, sender: str, recipient: Recipient, text: str, summary: str, call: SendCall | None
+) -> Sent:
+    """Put the message into the inbox, wake its reader, and count it for the ping-pong guard."""
+    text = _masked(team, text)
+    summary = _masked(team, summary) or default_summary(text)
+    author, name = team.find(sender), recipient.name
+    is_quiet = call is not None and call.no_reply
+    entry = InboxEntry(
+        sender=sender,
+        text=fence_protocol(text),
+        summary=summary,
+        timestamp=iso_time(),
+        color=_color(team, sender),
+        msg_id=call.message_id_for(name) if call is not None else message_id(),
+        extra={"no_reply": True} if is_quiet else {},
+    )
+    outcome = recipient.outcome(team, sender)
+    if outcome == "woke" and is_quiet:
+        outcome = "queued_next_round"
+    mailbox = team.mailbox(name)
+    id = await mailbox.put(entry, runtime=False)
+    team.wake(name)
+    if outcome in {"woke", "queued_next_round"} and not _can_read(team, recipient):
+        outcome = "no_consumer"  # the recipient ended during the send
+    if author is not None and name == LEAD:
+        author.turn_notes.wrote_lead = True
+    elif author is not None:
+        author.turn_notes.peer_mail = f"[to {name}] {summary}"
+    team.emit(MessageSent(member=sender, to=name, message_id=id, summary=summary, file=mailbox.mark()))
+    if count_message(team, sender, name):
+        await notify_lead(team, sender, name)
+    cap_reason = recipient.teammate.cap_reason if recipient.teammate is not None else ""
+    return Sent(name, id, outcome, recipient.color, summary, entry.color, cap_reason)
 
 
 async def send_protocol(
@@ -197,7 +254,7 @@ async def put_entry(team: SessionTeam, to: str, entry: InboxEntry) -> bool:
     return False
 
 
-async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was sent") -> RosterMember:
+async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was sent") -> Recipient:
     """Return the member that a `to` means: a name, an agent id, or the lead's alias.
 
     Raises UnknownMember listing the members and the nearest name; for an agent type it names its member. `note` is the
@@ -207,13 +264,34 @@ async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was se
     name = known_name(to, team.names, [one.name for one in config.members], f"team {config.name}", note)
     advice = "Use the name of one of these members, or start a teammate of that name first."
     member = config.get(name, note=note, otherwise=[advice])
-    if not _is_reachable(team, member):
+    recipient = _as_recipient(team, member)
+    if recipient is None:
         file = await team.state.read()
         is_resumable = file is not None and file.find_crashed(member.name) is not None
         crashed = [f'Agent with name "{member.name}" resumes it with its conversation.'] if is_resumable else []
         do = [*crashed, "Give the work to an agent that is running, or start a new teammate."]
         raise ended_member(member.name, _running_names(team), note=note, do=do, crashed=is_resumable)
-    return member
+    return recipient
+
+
+def _as_recipient(team: SessionTeam, member: RosterMember) -> Recipient | None:
+    """Return the member of the roster as a recipient; None when nobody can read its mail.
+
+    The lead, a live member of this process and an external member can.
+    """
+    ask = team.ports.remote_state
+    state = ask(member.name) if ask is not None and member.name != LEAD else None
+    recipient = Recipient(member.name, member.color, team.find(member.name), state)
+    is_foreign = member.backend_type != "in-process" and member.name.lower() not in team.external.process_names
+    return recipient if is_foreign or _can_read(team, recipient) else None
+
+
+def _can_read(team: SessionTeam, recipient: Recipient) -> bool:
+    name = recipient.name.lower()
+    if recipient.name == LEAD or name in team.external.external_names or team.find(name) is not None:
+        return True
+    ask = team.ports.remote_state
+    return ask(recipient.name) is not None if ask is not None else name in team.resuming
 
 
 def default_summary(text: str) -> str:
@@ -234,20 +312,20 @@ def _masked(team: SessionTeam, text: str) -> str:
     return mask_keys(mask_values(text, team.secrets))
 
 
-async def _find_earlier_send(team: SessionTeam, name: str, call: SendCall) -> Sent | None:
+async def _find_earlier_send(
+    team: SessionTeam, sender: str, name: str, text: str, summary: str, call: SendCall
+) -> Sent | None:
     """Return the outcome of this send before a kill; None when it was not sent."""
     id = call.message_id_for(name)
     known = await team.stores.mailbox_names(team.directory)
     name = next((one for one in known if one.lower() == name.lower()), name)  # the spelling of its mailbox
     if not await team.mailbox(name).contains(id):
         return None
-    teammate = team.find(name)
-    return Sent(
-        teammate.name if teammate is not None else name,
-        id,
-        "queued_next_round",
-        teammate.color if teammate is not None else None,
-    )
+    summary = _masked(team, summary) or default_summary(_masked(team, text))
+    found, own_color = team.find(name), _color(team, sender)
+    if found is None:
+        return Sent(name, id, "queued_next_round", None, summary, own_color)
+    return Sent(found.name, id, "queued_next_round", found.color, summary, own_color, found.cap_reason)
 
 
 def _raise_partial_send(sent: Sequence[Sent], refused: Sequence[tuple[str, TeamwrightError]]) -> NoReturn:
@@ -261,58 +339,6 @@ def _raise_partial_send(sent: Sequence[Sent], refused: Sequence[tuple[str, Teamw
         do=["Write to those again, one by one."],
         note=f"it was sent to {', '.join(one.to for one in sent)}",
     )
-
-
-def _is_reachable(team: SessionTeam, member: RosterMember) -> bool:
-    """Return True when the message can have a reader: the lead, a live member of this process, any external member."""
-    name = member.name.lower()
-    if member.name == LEAD or (member.backend_type != "in-process" and name not in team.external.process_names):
-        return True
-    if team.ports.remote_state is not None and team.find(name) is None:
-        return team.ports.remote_state(member.name) is not None or name in team.external.external_names
-    return team.find(name) is not None or name in team.resuming or name in team.external.external_names
-
-
-async def _deliver(team: SessionTeam, member: RosterMember, entry: InboxEntry) -> Sent:
-    idle = _outcome(team, entry.sender, member)
-    if idle == "woke" and entry.extra.get("no_reply"):
-        idle = "queued_next_round"
-    sent = await team.mailbox(member.name).put(entry, runtime=False)
-    team.wake(member.name)
-    if idle in {"woke", "queued_next_round"} and not _is_reachable(team, member):
-        idle = "no_consumer"  # the recipient ended during the send
-    return Sent(member.name, sent, idle, member.color)
-
-
-def _outcome(team: SessionTeam, sender: str, member: RosterMember) -> str:
-    if member.name == LEAD and team.ports.remote_state is None:
-        if team.lead_mail is None:
-            return "no_consumer"
-        return "queued_next_round" if team.lead_mail.busy else "woke"
-    found = team.find(member.name)
-    if (
-        found is None
-        and team.ports.remote_state is not None
-        and (state := team.ports.remote_state(member.name)) is not None
-    ):
-        return "woke" if state in {MemberState.IDLE, MemberState.AWAITING} else "queued_next_round"
-    if found is None or member.name.lower() in team.external.external_names:
-        return "queued_next_round" if member.name.lower() in team.resuming else "accepted"
-    is_held = found.wake_target.is_held(sender)
-    return "woke" if found.state in {MemberState.IDLE, MemberState.AWAITING} and not is_held else "queued_next_round"
-
-
-def _count_sent(team: SessionTeam, sender: str, to: str, sent: Sent, summary: str) -> bool:
-    """Count the message for its sender's turn and for the ping-pong guard; True when the guard stops the two."""
-    author = team.find(sender)
-    if author is not None:
-        if to == LEAD:
-            author.turn_notes.wrote_lead = True
-        else:
-            author.turn_notes.peer_mail = f"[to {to}] {summary}"
-    file = team.mailbox(to).mark()
-    team.emit(MessageSent(member=sender, to=to, message_id=sent.message_id, summary=summary, file=file))
-    return count_message(team, sender, to)
 
 
 def _color(team: SessionTeam, sender: str) -> str | None:

@@ -119,9 +119,14 @@ class SendMessage(Tool[SendMessageInput]):
             raise UsageError("usage", "a message needs a recipient", do=[RECIPIENT_HINT], note="nothing was sent")
         if isinstance(call.message, StructuredMessage):
             return await self._send_structured(call.to, call.message, ctx)
-        return await send_text_message(
-            self._caller, call.to, call.message, call.summary or "", ctx, no_reply=call.no_reply
-        )
+        team, sender, summary = self._caller.team, self._caller.name, call.summary or ""
+        sending = SendCall(ctx.key, ctx.is_rerun, call.no_reply)
+        if call.to.strip() == "*":
+            return _broadcast_result(
+                sender, await broadcast(team, sender, call.message, summary, sending), call.message
+            )
+        sent = await send_text(team, sender, call.to, call.message, summary, sending)
+        return _sent_result(self._caller, sent, call.message)
 
     def _is_subagent(self, to: str) -> bool:
         """Return True when the name means a sub-agent; a member of the same name has precedence."""
@@ -174,19 +179,7 @@ _OUTCOME_TEXT = {
 }
 
 
-async def send_text_message(
-    caller: Caller, to: str, text: str, summary: str, ctx: ToolContext, *, no_reply: bool = False
-) -> ToolResult:
-    """Send a text, once for each call; `*` means all members. Raises as `send_text` and `broadcast`."""
-    call = SendCall(ctx.key, ctx.is_rerun, no_reply)
-    if to.strip() == "*":
-        messages = await broadcast(caller.team, caller.name, text, summary, call)
-        return _broadcast_result(caller, messages, text, summary or default_summary(text))
-    sent = await send_text(caller.team, caller.name, to, text, summary, call)
-    return _sent_result(caller, sent, text, summary or default_summary(text))
-
-
-def _broadcast_result(caller: Caller, messages: list[Sent], text: str, summary: str) -> ToolResult:
+def _broadcast_result(sender: str, messages: list[Sent], text: str) -> ToolResult:
     names = [message.to for message in messages]
     shown = ", ".join(LEAD_ALIAS if name == LEAD else name for name in names)
     body = {
@@ -195,42 +188,37 @@ def _broadcast_result(caller: Caller, messages: list[Sent], text: str, summary: 
         "recipients": names,
         "msg_ids": {message.to: message.message_id for message in messages},
         "routing": {
-            "sender": caller.name,
+            "sender": sender,
             "target": "@team",
-            "summary": summary,
+            "summary": messages[0].summary,
             "content": _excerpt(text),
         },
     }
     return json_result(body, f"sent to {shown}")
 
 
-def _sent_result(caller: Caller, sent: Sent, text: str, summary: str) -> ToolResult:
-    teammate = caller.team.find(caller.name)
+def _sent_result(caller: Caller, sent: Sent, text: str) -> ToolResult:
     routing = {
         "sender": caller.name,
-        "senderColor": teammate.color if teammate is not None else None,
+        "senderColor": sent.sender_color,
         "target": f"@{sent.to}",
         "targetColor": sent.color,
-        "summary": summary,
+        "summary": sent.summary,
         "content": _excerpt(text),
     }
+    outcome = _OUTCOME_TEXT[sent.outcome]
+    if sent.cap_reason:
+        why = sent.cap_reason.removeprefix("budget_exceeded: ")
+        outcome = f"It does nothing now: {why}. {LEAD_ADVICE if caller.is_lead else SENDER_NOTE}"
     shown = LEAD_ALIAS if sent.to == LEAD else sent.to
     body = {
         "success": True,
-        "message": f"In {shown}'s inbox. {_outcome_text(caller, sent)}",
+        "message": f"In {shown}'s inbox. {outcome}",
         "outcome": sent.outcome,
         "msg_id": sent.message_id,
         "routing": {key: value for key, value in routing.items() if value is not None},
     }
-    return json_result(body, f"→ {shown}: {summary}")
-
-
-def _outcome_text(caller: Caller, sent: Sent) -> str:
-    recipient = caller.team.find(sent.to)
-    if recipient is None or not recipient.cap_reason:
-        return _OUTCOME_TEXT[sent.outcome]
-    why = recipient.cap_reason.removeprefix("budget_exceeded: ")
-    return f"It does nothing now: {why}. {LEAD_ADVICE if caller.is_lead else SENDER_NOTE}"
+    return json_result(body, f"→ {shown}: {sent.summary}")
 
 
 def _excerpt(text: str) -> str:

@@ -49,7 +49,7 @@ from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
     from teamwright.hooks.started_agents_file import AgentStarts
-    from teamwright.tools.tasks.caller_task_list import CompletionReview
+    from teamwright.tools.tasks.task_hooks import CompletionReview
 
 CRASHED = "crashed"
 """The ending of an agent whose process was killed, reported when its session is resumed."""
@@ -204,6 +204,10 @@ class SessionHooks(Struct):
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def review_new_tasks(self) -> bool:
+        """Return True when hooks review new tasks."""
+        return self.hooks.wants(TASK_CREATED)
+
     async def after_task_created(self, name: str, task: Task, team: SessionTeam) -> str:
         """Return why hooks refuse a new task; empty when they accept it."""
         outcome = await self._of_task(TASK_CREATED, name, task, team)
@@ -211,7 +215,7 @@ class SessionHooks(Struct):
 
     async def before_task_completed(self, name: str, task: Task, team: SessionTeam) -> CompletionReview:
         """Review the completion of a task; a hook may end the teammate that completes it."""
-        from teamwright.tools.tasks.caller_task_list import CompletionReview
+        from teamwright.tools.tasks.task_hooks import CompletionReview
 
         outcome = await self._of_task(TASK_COMPLETED, name, task, team)
         if outcome.halted and (teammate := team.find(name)) is not None:

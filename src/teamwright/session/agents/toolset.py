@@ -16,10 +16,8 @@ from teamwright.agent.agent_type import NOT_FOR_SUBAGENTS, AgentType, covers
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.plan_mode import PlanApproval, PlanMode
 from teamwright.agent.tool import AnyTool, ToolContext, ToolResult
-from teamwright.hooks.hook_index import TASK_CREATED
 from teamwright.models.model_settings import ModelSettings
 from teamwright.permissions.verdict import Approver
-from teamwright.protocol.task import Task
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.session_hooks import SessionHooks
@@ -38,27 +36,10 @@ if TYPE_CHECKING:
     from teamwright.team_records.spawn_spec import SpawnSpec
     from teamwright.tools.shell.startup import ShellStartup
     from teamwright.tools.skill_tool import RunFork
-    from teamwright.tools.tasks.caller_task_list import CallerTaskList, CompletionReview
     from teamwright.tools.team.send_message import PermissionAnswers, StopRequests
 
 PLAN_TOOLS = frozenset({"EnterPlanMode", "ExitPlanMode"})
 """Tools of agents that can plan, with a state for each agent."""
-
-
-class CallerTaskHooks(Struct, frozen=True):
-    """The hooks on a caller's changes of tasks."""
-
-    caller: Caller
-    hooking: SessionHooks
-
-    def is_active(self) -> bool:
-        return self.hooking.hooks.wants(TASK_CREATED)
-
-    async def review_created(self, task: Task) -> str:
-        return await self.hooking.after_task_created(self.caller.name, task, self.caller.team)
-
-    async def review_completion(self, task: Task) -> CompletionReview:
-        return await self.hooking.before_task_completed(self.caller.name, task, self.caller.team)
 
 
 class Toolset(Struct):
@@ -267,17 +248,11 @@ class Toolset(Struct):
         return BuiltInTool("MessageSubagent", lambda: tool_classes.MessageSubagent(caller, self.agents))
 
     def _task_list(self, caller: Caller) -> list[AnyTool]:
-        def tasks() -> CallerTaskList:
-            from teamwright.tools.tasks.caller_task_list import CallerTaskList  # loaded with the first of these tools
-
-            return CallerTaskList(caller)
-
-        watch = CallerTaskHooks(caller, self.hooking)
         return [
-            BuiltInTool("TaskCreate", lambda: tool_classes.TaskCreate(tasks(), watch)),
-            BuiltInTool("TaskGet", lambda: tool_classes.TaskGet(tasks())),
-            BuiltInTool("TaskListTool", lambda: tool_classes.TaskListTool(tasks())),
-            BuiltInTool("TaskUpdate", lambda: tool_classes.TaskUpdate(tasks(), watch)),
+            BuiltInTool("TaskCreate", lambda: tool_classes.TaskCreate(caller, self.hooking)),
+            BuiltInTool("TaskGet", lambda: tool_classes.TaskGet(caller)),
+            BuiltInTool("TaskListTool", lambda: tool_classes.TaskListTool(caller)),
+            BuiltInTool("TaskUpdate", lambda: tool_classes.TaskUpdate(caller, self.hooking)),
         ]
 
     def _team(self, caller: Caller) -> list[AnyTool]:

@@ -16,17 +16,20 @@ from teamwright.protocol.usage import Budget
 from teamwright.tasks.completion_conditions import own_check
 from teamwright.tasks.task_list import TaskUpdateResult
 from teamwright.tasks.task_rules import DELETED, TaskWishes, is_owner, merge_metadata
-from teamwright.tools.tasks.caller_task_list import CallerTaskList, TaskReview
+from teamwright.teams.outgoing_mail import SendCall
+from teamwright.teams.team_creation import notify_owners, require_owner
+from teamwright.tools.caller import Caller
+from teamwright.tools.tasks.task_hooks import TaskHooks
 
 REVIEW_OWNERS = ["(a hook looks at it)"]
 """The owner that reserves a task during its review: no member can have such a name."""
 
 
-def check_access(metadata: Mapping[str, Any] | None, port: CallerTaskList, ctx: ToolContext) -> Access:
+def check_access(metadata: Mapping[str, Any] | None, caller: Caller, ctx: ToolContext) -> Access:
     """Return an access to the check that this metadata sets, in the caller's directory; without a check, none."""
     if not (command := own_check(metadata)):
         return HARMLESS
-    return Access(command=command, cwd=ctx.workplace.cwd, search_path=port.tasks.check_search_path)
+    return Access(command=command, cwd=ctx.workplace.cwd, search_path=caller.team.tasks.check_search_path)
 
 
 def check_preview(metadata: Mapping[str, Any] | None) -> str:
@@ -60,9 +63,9 @@ class TaskCreate(Tool[TaskCreateInput]):
     name = "TaskCreate"
     input_type = TaskCreateInput
 
-    def __init__(self, port: CallerTaskList, watch: TaskReview | None = None) -> None:
-        self._port = port
-        self._watch = watch
+    def __init__(self, caller: Caller, hooks: TaskHooks) -> None:
+        self._caller = caller
+        self._hooks = hooks
 
     def makes_known_change(self, call: TaskCreateInput) -> bool:
         """Return True: the same task again is no new work."""
@@ -82,18 +85,18 @@ class TaskCreate(Tool[TaskCreateInput]):
 
     def access(self, call: TaskCreateInput, ctx: ToolContext) -> Access:
         """Return an access to the check, which is a command like any other."""
-        return check_access(call.metadata, self._port, ctx)
+        return check_access(call.metadata, self._caller, ctx)
 
     async def run(self, call: TaskCreateInput, ctx: ToolContext) -> ToolResult:
         """Create the task. The result has its number."""
-        me, _ = self._port.caller_identity()
+        me = self._caller.name
         require_budget(call.metadata, lead=True)
-        watched = self._watch is not None and self._watch.is_active()
-        await self._port.require_owner(call.owner)
+        watched = self._hooks.review_new_tasks()
+        await require_owner(self._caller.team, call.owner, me)
         reserved: dict[str, Any] = {"for": call.reserved_for or (call.metadata or {}).get("for")}
         if call.writes:
             reserved[WRITES] = call.writes
-        task = await self._find_created(ctx) or await self._port.tasks.create(
+        task = await self._find_created(ctx) or await self._caller.team.tasks.create(
             call.subject,
             call.description,
             by=me,
@@ -113,10 +116,10 @@ class TaskCreate(Tool[TaskCreateInput]):
             accepted: TaskWishes = {"metadata": reserved}
             if call.owner:
                 accepted["owner"] = call.owner
-            task = (await self._port.tasks.update(task.id, by=me, lead=True, **accepted)).task
+            task = (await self._caller.team.tasks.update(task.id, by=me, lead=True, **accepted)).task
         if task.owner is not None:
             created = TaskUpdateResult(task, (), assigned=None if is_owner(task.owner, me) else task.owner)
-            await self._port.notify_owners(created, ctx.key, is_rerun=ctx.is_rerun)
+            await notify_owners(self._caller.team, created, me, SendCall(ctx.key, ctx.is_rerun))
         brief = f"Task #{task.id} created: {task.subject}"
         return ToolResult(brief, brief=brief, facts={"task": task.shown_json()})
 
@@ -127,17 +130,17 @@ class TaskCreate(Tool[TaskCreateInput]):
         """
         refusal = "the call was cancelled before the hook answered"
         try:
-            refusal = await self._watch.review_created(task) if self._watch is not None else ""
+            refusal = await self._hooks.after_task_created(me, task, self._caller.team)
         finally:
             if refusal:
-                await self._port.tasks.update(task.id, by=me, lead=True, status=DELETED)
+                await self._caller.team.tasks.update(task.id, by=me, lead=True, status=DELETED)
         return refusal
 
     async def _find_created(self, ctx: ToolContext) -> Task | None:
         """Return the task that this call created before a kill."""
         if not ctx.is_rerun:
             return None
-        tasks = await self._port.tasks.all()
+        tasks = await self._caller.team.tasks.all()
         return next((task for task in tasks if (task.metadata or {}).get(CALL) == ctx.key), None)
 
 

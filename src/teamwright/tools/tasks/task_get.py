@@ -13,7 +13,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms
 from teamwright.protocol.task import CALL, Task
 from teamwright.tasks.completion_conditions import task_notes
 from teamwright.tasks.task_rules import RUNTIME_KEYS
-from teamwright.tools.tasks.caller_task_list import CallerTaskList
+from teamwright.tools.caller import Caller
 
 
 class TaskGetInput(ToolInput):
@@ -28,8 +28,8 @@ class TaskGet(Tool[TaskGetInput]):
     name = "TaskGet"
     input_type = TaskGetInput
 
-    def __init__(self, port: CallerTaskList) -> None:
-        self._port = port
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
 
     def is_read_only(self, call: TaskGetInput) -> bool:
         """Return True always."""
@@ -41,7 +41,7 @@ class TaskGet(Tool[TaskGetInput]):
 
     async def run(self, call: TaskGetInput, ctx: ToolContext) -> ToolResult:
         """Return the task, or the fact that there is none."""
-        tasks = self._port.tasks
+        tasks = self._caller.team.tasks
         task, waits = await tasks.get_with_blockers(call.taskId)
         if task is None:
             return ToolResult.error(f"There is no task #{call.taskId.strip().removeprefix('#')}.", "Call TaskList.")

@@ -8,7 +8,7 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import NoInput
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.completion_conditions import task_notes
-from teamwright.tools.tasks.caller_task_list import CallerTaskList
+from teamwright.tools.caller import Caller
 from teamwright.tools.tasks.task_get import number_list
 
 
@@ -18,8 +18,8 @@ class TaskListTool(Tool[NoInput]):
     name = "TaskList"
     input_type = NoInput
 
-    def __init__(self, port: CallerTaskList) -> None:
-        self._port = port
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
 
     def is_read_only(self, call: NoInput) -> bool:
         """Return True always."""
@@ -31,7 +31,7 @@ class TaskListTool(Tool[NoInput]):
 
     async def run(self, call: NoInput, ctx: ToolContext) -> ToolResult:
         """Return the lines, or the fact that there are no tasks."""
-        tasks = self._port.tasks
+        tasks = self._caller.team.tasks
         found = await tasks.snapshot()
         everything, damaged = found.tasks, found.damaged
         if not everything and not damaged:

@@ -15,9 +15,12 @@ from teamwright.protocol.errors import TaskRefused
 from teamwright.tasks.completion_conditions import ReviewAnswer
 from teamwright.tasks.task_list import TaskUpdateResult
 from teamwright.tasks.task_rules import DELETED, TaskWishes, is_owner
-from teamwright.tools.tasks.caller_task_list import CallerTaskList, TaskReview
+from teamwright.teams.outgoing_mail import SendCall
+from teamwright.teams.team_creation import notify_owners, require_owner
+from teamwright.tools.caller import Caller
 from teamwright.tools.tasks.task_create import check_access, check_preview, require_budget
 from teamwright.tools.tasks.task_get import number_list
+from teamwright.tools.tasks.task_hooks import TaskHooks
 
 NEXT_STEP_TEXT = "Call TaskList now: take the next free task, or see what your work has freed for others."
 """The text for a member that has completed a task."""
@@ -49,9 +52,9 @@ class TaskUpdate(Tool[TaskUpdateInput]):
     name = "TaskUpdate"
     input_type = TaskUpdateInput
 
-    def __init__(self, port: CallerTaskList, watch: TaskReview | None = None) -> None:
-        self._port = port
-        self._watch = watch
+    def __init__(self, caller: Caller, hooks: TaskHooks) -> None:
+        self._caller = caller
+        self._hooks = hooks
 
     def makes_known_change(self, call: TaskUpdateInput) -> bool:
         """Return True: the task is as the input says."""
@@ -74,21 +77,22 @@ class TaskUpdate(Tool[TaskUpdateInput]):
 
     def access(self, call: TaskUpdateInput, ctx: ToolContext) -> Access:
         """Return an access to the check, which is a command like any other."""
-        return check_access(call.metadata, self._port, ctx)
+        return check_access(call.metadata, self._caller, ctx)
 
     async def run(self, call: TaskUpdateInput, ctx: ToolContext) -> ToolResult:
         """Update the task, notify a new owner, and return the change."""
-        me, lead = self._port.caller_identity()
+        me, lead = self._caller.name, self._caller.is_lead
         if call.review is not None:
             return await self._answer_review(call, ReviewAnswer(call.review == "approve", call.comment), ctx)
         require_budget(call.metadata, lead=lead)
-        await self._port.require_owner(call.owner, id=call.taskId)
+        await require_owner(self._caller.team, call.owner, me, id=call.taskId)
         if (refused := await self._review_completion(call)) is not None:
             return refused
         wish = build_wish(call)
         wish["seen_from"] = ctx.workplace.cwd
-        change = await self._port.tasks.update(call.taskId, by=me, lead=lead, **wish)
-        await self._port.notify_owners(change, ctx.key, is_rerun=ctx.is_rerun and bool(call.owner))
+        change = await self._caller.team.tasks.update(call.taskId, by=me, lead=lead, **wish)
+        call_key = SendCall(ctx.key, ctx.is_rerun and bool(call.owner))
+        await notify_owners(self._caller.team, change, me, call_key)
         text = change_text(change)
         brief = text.split("\n", 1)[0]
         done = ("status" in change.changed and change.task.status == "completed") or (
@@ -100,7 +104,7 @@ class TaskUpdate(Tool[TaskUpdateInput]):
 
     async def _answer_review(self, call: TaskUpdateInput, answer: ReviewAnswer, ctx: ToolContext) -> ToolResult:
         """Store the caller's answer to a review. A call that a kill interrupted finds its own answer."""
-        tasks, (me, lead) = self._port.tasks, self._port.caller_identity()
+        tasks, me, lead = self._caller.team.tasks, self._caller.name, self._caller.is_lead
         try:
             task = await tasks.answer_review(call.taskId, answer, by=me, lead=lead)
         except TaskRefused as problem:
@@ -114,12 +118,12 @@ class TaskUpdate(Tool[TaskUpdateInput]):
 
     async def _review_completion(self, call: TaskUpdateInput) -> ToolResult | None:
         """Return the refusal of a completion by a review; None when it may continue."""
-        if call.status != "completed" or self._watch is None:
+        if call.status != "completed":
             return None
-        task = await self._port.tasks.get(call.taskId)
+        task = await self._caller.team.tasks.get(call.taskId)
         if task is None or task.status == "completed":
             return None
-        review = await self._watch.review_completion(task)
+        review = await self._hooks.before_task_completed(self._caller.name, task, self._caller.team)
         if not review.refusal:
             return None
         what = f"Task #{task.id} is not completed: {review.refusal}"

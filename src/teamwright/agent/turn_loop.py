@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -148,54 +149,61 @@ class _TurnProgress(Struct):
         return calls
 
 
-async def _run_model_calls(agent: Agent, message: UserMessage | None, steering: Steering) -> TurnEnd:
-    """Deliver the message, then call the model and run its tool calls until an answer has none."""
+@asynccontextmanager
+async def _turn_of(agent: Agent) -> AsyncGenerator[None]:
+    """Hold the lock of the agent's turns, and make deferred changes when the turn is over."""
     async with agent.compaction.turn_lock:
         agent.activity.start_turn()
         try:
-            over = await finish_interrupted_calls(agent, steering)
-            if message is not None:
-                await deliver(agent, message)
-            elif over:
-                return TurnEnd("done")
-            return await _call_until_done(agent, steering)
+            yield
         finally:
             agent.activity.end_turn()
             if not agent.conversation.is_closed:
                 agent.apply_deferred_changes()
 
 
-async def _call_until_done(agent: Agent, steering: Steering) -> TurnEnd:
-    """Call the model until an answer has no calls. `ENDS` decides what follows each end of an answer."""
-    so_far, again = _TurnProgress(), RetryCount()
-    places = agent.toolbox.workplace
-    repeats = RepetitionGuard(lambda: (places.cwd, *places.directories(), *agent.watched_directories()), agent.toolbox)
-    while True:
-        answered = await _next_answer(agent)
-        heard = answered.answer
-        so_far.usage += answered.usage_before
-        if isinstance(heard, BudgetRefusal):
-            return so_far.end_turn("limit", refusal=heard)
-        so_far.usage += heard.failed_usage
-        if isinstance(heard, Failure):
-            so_far.text = message_text(heard.partial) or so_far.text
-            return so_far.end_turn("failed", failure=heard)
-        end = heard.end
-        calls, note = so_far.take_answer(agent, heard, end, answered.task), ENDS[end].note
-        if calls:
-            if await run_tool_calls(agent, calls, steering, note=note, repetition_guard=repeats):
+async def _run_model_calls(agent: Agent, message: UserMessage | None, steering: Steering) -> TurnEnd:
+    """Deliver the message, then call the model and run its tool calls until an answer has none.
+
+    `ENDS` decides what follows each end of an answer.
+    """
+    async with _turn_of(agent):
+        over = await finish_interrupted_calls(agent, steering)
+        if message is not None:
+            await deliver(agent, message)
+        elif over:
+            return TurnEnd("done")
+        so_far, again = _TurnProgress(), RetryCount()
+        places = agent.toolbox.workplace
+        repeats = RepetitionGuard(
+            lambda: (places.cwd, *places.directories(), *agent.watched_directories()), agent.toolbox
+        )
+        while True:
+            answered = await _next_answer(agent)
+            heard = answered.answer
+            so_far.usage += answered.usage_before
+            if isinstance(heard, BudgetRefusal):
+                return so_far.end_turn("limit", refusal=heard)
+            so_far.usage += heard.failed_usage
+            if isinstance(heard, Failure):
+                so_far.text = message_text(heard.partial) or so_far.text
+                return so_far.end_turn("failed", failure=heard)
+            end = heard.end
+            calls, note = so_far.take_answer(agent, heard, end, answered.task), ENDS[end].note
+            if calls:
+                if await run_tool_calls(agent, calls, steering, note=note, repetition_guard=repeats):
+                    return so_far.end_turn("done")
+                if repeats.end_reason:
+                    return so_far.end_turn("limit", refusal=BudgetRefusal(REPEATED_CALLS, repeats.end_reason))
+                await asyncio.sleep(0)  # a model and tools that never wait must not keep deadlines from running
+            elif (failure := again.failure(heard, end, agent.model.card)) is not None:
+                return so_far.end_turn("failed", failure=failure)
+            elif end is AnswerEnd.DONE and not (is_call_as_text(heard.content) and again.may_call_again(agent)):
                 return so_far.end_turn("done")
-            if repeats.end_reason:
-                return so_far.end_turn("limit", refusal=BudgetRefusal(REPEATED_CALLS, repeats.end_reason))
-            await asyncio.sleep(0)  # a model and tools that never wait must not keep deadlines from running
-        elif (failure := again.failure(heard, end, agent.model.card)) is not None:
-            return so_far.end_turn("failed", failure=failure)
-        elif end is AnswerEnd.DONE and not (is_call_as_text(heard.content) and again.may_call_again(agent)):
-            return so_far.end_turn("done")
-        elif end is AnswerEnd.DONE:
-            append_user_message(agent, UserMessage((agent.tags.note(CALL_NOTE),)))
-        elif note:
-            append_user_message(agent, UserMessage((agent.tags.note(note),)))
+            elif end is AnswerEnd.DONE:
+                append_user_message(agent, UserMessage((agent.tags.note(CALL_NOTE),)))
+            elif note:
+                append_user_message(agent, UserMessage((agent.tags.note(note),)))
 
 
 async def _next_answer(agent: Agent) -> ModelAnswer:

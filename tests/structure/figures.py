@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from tests.structure import lists, rules, shapes
+from tests.structure import flows, lists, rules, shapes
 from tests.structure.source import length, modules
 from tests.support.waits import WAIT_S
 
@@ -55,6 +55,7 @@ def figures() -> list[tuple[str, str]]:
         *((rule, str(len(left))) for rule, left in exceptions().items()),
         ("shapes of a member", str(len(shapes.MEMBER))),
         ("shapes of a pending request / of its answer", f"{len(shapes.REQUEST)} / {len(shapes.ANSWER)}"),
+        *((f"files: {heading}", str(len({path for path, _ in hops}))) for heading, hops in flows.flows().items()),
         ("old words per 1,000 in docstrings and comments", str(words["all"])),
         ("--help, CPU ms", f"{_cpu_ms(['--help']):.0f}"),
         ("headless turn, CPU ms", f"{_cpu_ms(HEADLESS):.0f}"),

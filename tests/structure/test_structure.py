@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.structure import rules, shapes
+from tests.structure import flows, rules, shapes
 from tests.structure.lists import require_no_more
 from tests.structure.source import modules
 
@@ -110,3 +110,9 @@ def test_a_member_is_ended_in_one_module():
 def test_no_check_is_silenced():
     silenced = re.compile(r"# *(noqa|type: ignore|pragma: no cover|pyright: ignore)")
     assert not [module.name for module in modules() if silenced.search(module.text)]
+
+
+def test_the_five_flows_of_the_architecture_name_only_files_and_functions_that_exist():
+    assert len(flows.flows()) == 5
+    assert all(len(hops) > 5 for hops in flows.flows().values())
+    assert not [hop for hop in flows.named() if not flows.is_defined(*hop)]

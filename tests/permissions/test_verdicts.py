@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.agent.plan_mode import describe_modes
 from teamwright.permissions.verdict import Decision, Mode, Verdict
-from teamwright.session.modes_and_grants import describe_modes
 from teamwright.views.permission_check import parse_call
 from tests.permissions import verdict_page
 from tests.permissions.scratch import ScratchRepository

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from teamwright import Team, TeamwrightError
-from teamwright.approvals import answer_request, open_requests
+from teamwright.approvals.answer_from_outside import answer_request
+from teamwright.approvals.request_files import open_requests
 from teamwright.protocol.events import ModeChanged, Notice, RequestAnswer, RequestOpened
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.paths import find_home

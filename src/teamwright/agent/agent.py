@@ -31,17 +31,13 @@ from teamwright.protocol.events import (
     HasListeners,
     ModelCallEnded,
     Notice,
+    always_false,
     always_true,
 )
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.messages import Block, text_block
 from teamwright.protocol.runtime_tags import RuntimeTags, TaskEnd, escape_tags
 from teamwright.protocol.usage import NO_USAGE, Usage
-
-
-def always_false() -> bool:
-    return False
-
 
 _NO_PREFIX = Prefix("", b"")
 

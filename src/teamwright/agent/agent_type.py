@@ -10,16 +10,18 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
-from teamwright.hooks.hook_index import HookSpec
-from teamwright.models.effort import Effort
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings, narrow, restore_bounds
+
+if TYPE_CHECKING:
+    from teamwright.hooks.hook_index import HookSpec
+    from teamwright.models.effort import Effort
 
 TEAMMATE_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
 """Tools that every teammate has besides those of its agent type."""

@@ -364,6 +364,11 @@ MODE_MEANINGS: Mapping[Mode, str] = {
 """The meaning of each mode in one line, for people and for models."""
 
 
+def describe_modes() -> list[tuple[str, str]]:
+    """Return all modes that may be set, each with its meaning in a line."""
+    return [(str(mode), line) for mode, line in MODE_MEANINGS.items() if mode is not Mode.BUBBLE]
+
+
 REMINDERS: Mapping[tuple[ReminderRole, Mode], ReminderTexts] = {
     (ReminderRole.LEAD, Mode.DELEGATE): ReminderTexts(
         "You are in delegate mode: you coordinate, your teammates do the work.\n"

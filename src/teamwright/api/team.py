@@ -300,7 +300,7 @@ class Team(Generic[OutputT]):
         can be answered too: the answer counts when its team is resumed. Answering raises UsageError
         (`not-for-agents`) in a command of an agent.
         """
-        from teamwright.approvals import answerable_requests
+        from teamwright.approvals.answer_from_outside import answerable_requests
 
         return answerable_requests(_home(home))
 

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -26,7 +26,9 @@ from teamwright.requests.request_store import LeadProcess, RequestStore
 from teamwright.storage.doorbell import listen
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home
-from teamwright.teams.team import SessionTeam
+
+if TYPE_CHECKING:
+    from teamwright.teams.team import SessionTeam
 
 REQUESTS = "requests"
 """Name of the directory of requests, in a team's directory and in a session's."""

@@ -21,7 +21,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.config.settings.files import bad_settings
-from teamwright.config.trust_entries import IMPORT, TrustEntry, survey_repository
 from teamwright.git.git_entries import GitEntry
 from teamwright.git.repository import trust_root, work_tree
 from teamwright.permissions.verdict import Mode
@@ -34,6 +33,7 @@ from teamwright.storage.locks import hold_exclusive
 from teamwright.storage.paths import Home, make_private
 
 if TYPE_CHECKING:
+    from teamwright.config.trust_entries import TrustEntry
     from teamwright.processes.agent_command_detection import AgentCommand
 
 
@@ -77,6 +77,8 @@ class TrustState(Struct, frozen=True):
     @property
     def trusted_texts(self) -> frozenset[str]:
         """The texts outside of the repository, by real path, that its instructions may import."""
+        from teamwright.config.trust_entries import IMPORT
+
         return frozenset(entry.name for entry in self.entries if entry.kind == IMPORT and self.allows(entry))
 
     @property
@@ -207,6 +209,8 @@ def trust_state(
     """Return the state of the repository that contains `start`, compared with its stored digests
     (None: never trusted).
     """
+    from teamwright.config.trust_entries import survey_repository  # not for commands that only ask for a person
+
     root = repository_of(start)
     entries = tuple(survey_repository(root, compat))
     if session:

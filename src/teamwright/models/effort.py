@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from teamwright.models.model import ModelCard, Prefix
-from teamwright.models.model_settings import Thinking
-from teamwright.models.names import thinking_field
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import did_you_mean
+
+if TYPE_CHECKING:
+    from teamwright.models.model import ModelCard, Prefix
+    from teamwright.models.model_settings import Thinking
 
 Effort: TypeAlias = str | int
 """A level, or a budget in tokens."""
@@ -99,6 +100,8 @@ def describe_efforts(card: ModelCard) -> str:
 
 def effort_fields(card: ModelCard, thinking: Thinking, effort: Effort | None) -> dict[str, Any]:
     """Return the fields `thinking` and `output_config` of a request, in the canonical form of the Messages API."""
+    from teamwright.models.names import thinking_field  # readers of files need the efforts alone
+
     if isinstance(effort, int):
         return {"thinking": {"type": "enabled", "budget_tokens": effort}}
     fields: dict[str, Any] = {}

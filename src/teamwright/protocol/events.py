@@ -495,5 +495,10 @@ def always_true() -> bool:
     return True
 
 
+def always_false() -> bool:
+    """Return False, for a question that a program without the feature never asks."""
+    return False
+
+
 LIVE = (TextDelta, ToolStarted, AssistantText)
 """Kinds that are never logged."""

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NewType
 
-from teamwright.protocol.errors import InvalidName, TeamwrightError, UnknownMember
+from teamwright.protocol.errors import InvalidName, TeamRefused, TeamwrightError, UnknownMember
 
 MemberName = NewType("MemberName", str)
 """The name of a member: `^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`, unique in its team without regard to case."""
@@ -316,6 +316,11 @@ def ended_member(
         do=do,
         note=note,
     )
+
+
+def lead_stop_error(do: Iterable[str]) -> TeamRefused:
+    """Return the error for a stop of the lead. `do` says what ends the lead."""
+    return TeamRefused("team-refused", "the lead ends with its session", do=do, note="nothing was stopped")
 
 
 def unknown_team(name: str, teams: Iterable[str], place: str, do: Iterable[str] | None = None) -> TeamwrightError:

@@ -20,7 +20,7 @@ from msgspec import Struct
 from teamwright.config.trust import require_person
 from teamwright.protocol.errors import LimitExceeded, ModelFailed, TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import MemberChanged, MessageDelivered, TeamEvent, TurnEnded
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, ended_member, iso_time, known_name, message_id
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, ended_member, iso_time, known_name, lead_stop_error, message_id
 from teamwright.protocol.mail import InboxEntry, fence_protocol
 from teamwright.protocol.members import MemberState, RosterMember
 from teamwright.protocol.time_limit import time_limit
@@ -41,7 +41,6 @@ from teamwright.storage.event_log import LogTail, last_number
 from teamwright.storage.file_watcher import Watcher
 from teamwright.team_records.life_cycle import INCARNATION_ENDS
 from teamwright.teams.outgoing_mail import default_summary
-from teamwright.teams.shutdown import lead_stop_error
 
 EVERYONE = "*"
 """The name that addresses all members of a team."""

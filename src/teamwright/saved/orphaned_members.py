@@ -18,7 +18,6 @@ from teamwright.backends.located_process import is_running, process_tree
 from teamwright.backends.session_backends import BackendChoice
 from teamwright.backends.settings import BackendSettings
 from teamwright.config.settings.files import SettingsOrigin, read_layer
-from teamwright.config.settings.settings import parse_backend_settings
 from teamwright.processes.process_records import end_orphans
 from teamwright.processes.process_tree import ProcessSnapshot, ProcessTree, process_start
 from teamwright.protocol.errors import CannotStart, TeamwrightError
@@ -58,6 +57,8 @@ def _settings(home: Home) -> BackendSettings:
     """Return the settings with the user's terminal adapters, or without any when the file cannot be read."""
     with suppress(TeamwrightError):
         if (layer := read_layer(home.settings, SettingsOrigin.USER)) is not None:
+            from teamwright.config.settings.settings import parse_backend_settings
+
             return parse_backend_settings(layer.values, dict.fromkeys(layer.values, str(layer.path)))
     return BackendSettings()
 

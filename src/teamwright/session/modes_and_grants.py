@@ -19,7 +19,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.plan_mode import MODE_MEANINGS
 from teamwright.config.settings.files import (
     SettingsFiles,
     SettingsOrigin,
@@ -180,11 +179,6 @@ def restore_mode(policy: Policy, saved_mode: SavedMode) -> None:
     """Restore the saved mode of the lead."""
     policy.change_mode(saved_mode.lasting)
     policy.change_delegation(saved_mode.mode is Mode.DELEGATE)
-
-
-def describe_modes() -> list[tuple[str, str]]:
-    """Return all modes that may be set, each with its meaning in a line."""
-    return [(str(mode), line) for mode, line in MODE_MEANINGS.items() if mode is not Mode.BUBBLE]
 
 
 PEOPLE = frozenset({"terminal", "another terminal", "program"})

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.approvals.request_queue import OnRequest
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.model import Model, ModelCard
 from teamwright.protocol.errors import StorageError, UsageError
@@ -25,6 +24,7 @@ from teamwright.protocol.runtime_tags import ATTACHED_FILE
 from teamwright.protocol.usage import NO_CAPS, Budget
 
 if TYPE_CHECKING:
+    from teamwright.approvals.request_queue import OnRequest
     from teamwright.session.answer_format import OutputFormat
     from teamwright.team_records.team_stores import TeamStores
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
-from teamwright.agent.agent import Agent
 from teamwright.agent.tool import HiddenParameter
 from teamwright.protocol.runtime_tags import TaskEnd
 
 if TYPE_CHECKING:
+    from teamwright.agent.agent import Agent
     from teamwright.protocol.events import Emit
     from teamwright.subagents.subagent_run import SubagentRun
     from teamwright.team_records.spawn_spec import SpawnSpec

@@ -7,7 +7,7 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +17,9 @@ from teamwright.protocol.members import MemberState
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.team_records.life_cycle import RATE_LIMITED
 from teamwright.team_records.team_status import MemberStatus, TeamStatus
-from teamwright.teams.team import SessionTeam
+
+if TYPE_CHECKING:
+    from teamwright.teams.team import SessionTeam
 
 
 async def remote_members(team: SessionTeam) -> list[MemberStatus]:

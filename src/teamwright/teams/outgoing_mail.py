@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from msgspec import Struct
 
@@ -30,8 +30,10 @@ from teamwright.protocol.members import MemberState, RosterMember
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.secret_texts import mask_keys, mask_values
 from teamwright.storage.files import write_atomic
-from teamwright.teams.team import SessionTeam
-from teamwright.teams.teammate import Teammate
+
+if TYPE_CHECKING:
+    from teamwright.teams.team import SessionTeam
+    from teamwright.teams.teammate import Teammate
 
 
 class Sent(Struct, frozen=True):

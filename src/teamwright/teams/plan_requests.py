@@ -6,13 +6,15 @@ Depends on requests and on the last line of the conversation.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from teamwright.agent.conversation import Conversation
 from teamwright.protocol.ids import LEAD, keyed_id, now_ms
 from teamwright.requests.request_store import RequestStore
+
+if TYPE_CHECKING:
+    from teamwright.agent.conversation import Conversation
 
 PLAN_KIND = "plan_approval"
 """The kind of a plan's request. A person is asked by a separate request, of kind `plan`."""

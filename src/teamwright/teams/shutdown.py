@@ -7,7 +7,7 @@ The process that resumes the team completes an interrupted end. Depends on the t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -50,11 +50,6 @@ async def kill(team: SessionTeam, teammate: Teammate, cause: str) -> None:
     teammate.end_cause = cause
     teammate.transition(LifecycleEvent.KILLED, cause)
     await _end(team, teammate, cause, notify=True)
-
-
-def lead_stop_error(do: Iterable[str]) -> TeamRefused:
-    """Return the error for a stop of the lead. `do` says what ends the lead."""
-    return TeamRefused("team-refused", "the lead ends with its session", do=do, note="nothing was stopped")
 
 
 async def end_silently(team: SessionTeam, teammate: Teammate, cause: str) -> None:

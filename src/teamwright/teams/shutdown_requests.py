@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from teamwright.agent.conversation import Conversation
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
-from teamwright.protocol.ids import LEAD, iso_time, keyed_id, now_ms, shutdown_id
+from teamwright.protocol.ids import LEAD, iso_time, keyed_id, lead_stop_error, now_ms, shutdown_id
 from teamwright.protocol.mail import ShutdownApproved, ShutdownRejected, ShutdownRequest
 from teamwright.team_records.life_cycle import ENDED_STATES
 from teamwright.teams.external_plans import bound_incarnation
 from teamwright.teams.outgoing_mail import find_recipient, send_protocol
-from teamwright.teams.shutdown import kill, lead_stop_error, remove_crashed
+from teamwright.teams.shutdown import kill, remove_crashed
 from teamwright.teams.shutdown_answers import SHUT_DOWN, is_shutdown_request, shutdown_answer
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate

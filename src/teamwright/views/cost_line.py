@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.session.result import MemberResult, Result
+
+if TYPE_CHECKING:
+    from teamwright.session.result import MemberResult, Result
 
 
 def cost_line(result: Result) -> str:

@@ -21,11 +21,11 @@ from teamwright.sandbox.policy import SandboxReport
 from teamwright.tasks.task_rules import task_info
 from teamwright.team_records.team_status import MemberStatus
 from teamwright.teams.member_state import OpenTask, with_state
-from teamwright.teams.teammate import Teammate
 
 if TYPE_CHECKING:
     from teamwright.session.session import Session
     from teamwright.teams.team import SessionTeam
+    from teamwright.teams.teammate import Teammate
 
 
 class SessionRow(Struct, frozen=True):

@@ -29,10 +29,10 @@ from teamwright.saved.teams import find_team_view
 from teamwright.storage.event_log import read_events, read_newest
 from teamwright.storage.json_lines import read_lines
 from teamwright.storage.paths import Home
-from teamwright.teams.teammate import Teammate
 
 if TYPE_CHECKING:
     from teamwright.session.session import Session
+    from teamwright.teams.teammate import Teammate
 
 
 class LogView(Struct, frozen=True):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
-from teamwright.approvals import open_requests
+from teamwright.approvals.request_files import open_requests
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms

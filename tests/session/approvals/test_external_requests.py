@@ -6,7 +6,7 @@ import json
 import pytest
 
 from teamwright import MessageSent, RequestOpened, Team
-from teamwright.approvals import open_requests
+from teamwright.approvals.request_files import open_requests
 from teamwright.protocol.ids import iso_time
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.members import RosterMember

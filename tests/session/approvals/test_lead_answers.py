@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from teamwright import Notice, RequestClosed, RequestOpened, Team, TeamRefused
-from teamwright.approvals import open_requests
+from teamwright.approvals.request_files import open_requests
 from teamwright.permissions.verdict import Question
 from teamwright.protocol.events import RequestAnswer
 from teamwright.protocol.ids import iso_time

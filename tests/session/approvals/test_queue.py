@@ -11,7 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright import Notice, RequestClosed, RequestOpened, Team
-from teamwright.approvals import AnswerOutcome, answer_request, open_requests
+from teamwright.approvals.answer_from_outside import AnswerOutcome, answer_request
+from teamwright.approvals.request_files import open_requests
 from teamwright.config.trust import TrustStore
 from teamwright.permissions.verdict import PermissionAnswer
 from teamwright.protocol.events import RequestAnswer
@@ -28,7 +29,7 @@ YES, NO = RequestAnswer(verdict="allow"), RequestAnswer(verdict="deny", text="no
 
 ANSWERER = """
 import json, sys
-from teamwright.approvals import answer_request
+from teamwright.approvals.answer_from_outside import answer_request
 from teamwright.protocol.events import RequestAnswer
 from teamwright.storage.paths import find_home
 out = answer_request(find_home(), sys.argv[1], RequestAnswer(**json.loads(sys.argv[2])))

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import settings, strategies
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from teamwright.approvals import answer_request, open_requests
-from teamwright.approvals.request_files import RequestFiles
+from teamwright.approvals.answer_from_outside import answer_request
+from teamwright.approvals.request_files import RequestFiles, open_requests
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.permissions.verdict import PermissionAnswer, Question
 from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from teamwright import RequestClosed, Team
-from teamwright.approvals import answer_request, open_requests
+from teamwright.approvals.answer_from_outside import answer_request
+from teamwright.approvals.request_files import open_requests
 from teamwright.protocol.events import RequestAnswer
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel

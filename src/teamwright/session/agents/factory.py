@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.agent.activity_monitor import AgentActivity, Watchdog
-from teamwright.agent.agent import Agent, always_false
+from teamwright.agent.agent import Agent
 from teamwright.agent.agent_hooks import NO_HOOKS, AgentHooks
 from teamwright.agent.agent_type import BUILT_IN, LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, AgentType, load_prompt
 from teamwright.agent.compaction_state import Compaction, CompactSettings
@@ -53,7 +53,7 @@ from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Approver, Verdict
 from teamwright.protocol.errors import CannotStart, StorageError, UsageError
-from teamwright.protocol.events import Emit, HasListeners, Notice, always_true
+from teamwright.protocol.events import Emit, HasListeners, Notice, always_false, always_true
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, session_list_name
 from teamwright.protocol.messages import Block
 from teamwright.protocol.runtime_tags import new_key

@@ -9,11 +9,10 @@ from collections.abc import Iterable
 
 from teamwright.agent.agent import Agent
 from teamwright.protocol.errors import TeamRefused, UnknownMember
-from teamwright.protocol.ids import LEAD, did_you_mean, unknown_member
+from teamwright.protocol.ids import LEAD, did_you_mean, lead_stop_error, unknown_member
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.lead_agent import Lead
 from teamwright.teams.local_teammate import LocalTeammate
-from teamwright.teams.shutdown import lead_stop_error
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 

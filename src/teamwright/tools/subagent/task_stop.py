@@ -10,10 +10,10 @@ from teamwright.agent.background_jobs import BackgroundJobs, Job
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, lead_stop_error
 from teamwright.subagents.registry import Subagents
 from teamwright.subagents.subagent_run import SubagentRun
-from teamwright.teams.shutdown import kill, lead_stop_error
+from teamwright.teams.shutdown import kill
 from teamwright.tools.caller import Caller, json_result
 from teamwright.tools.subagent.background_lookup import find_background_task
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
@@ -20,6 +20,9 @@ from teamwright.storage.paths import Home
 from teamwright.ui.display_text import cell_width, clean, cut, json_text, one_line, pad
 from teamwright.ui.terminal.styles import StyledLine, configured_terminal, make_paint, paint_lines
 from teamwright.views.cost_line import duration
+
+if TYPE_CHECKING:
+    from teamwright.team_records.views import TaskView
 
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 """The flag `--json` of every reading command."""
@@ -123,3 +126,18 @@ def say_facts(pairs: Sequence[tuple[str, str]], *, label: int = 12) -> None:
     for name, value in pairs:
         if value:
             say(f"{pad(name, label)} {one_line(value)}")
+
+
+def task_rows(views: Iterable[TaskView]) -> list[tuple[str, str, str, str]]:
+    """Return tasks as cells: number, status with open blockers, owner, subject."""
+    return [(f"#{view.id}", _task_status(view), view.owner or "", view.damaged or view.subject) for view in views]
+
+
+def _task_status(view: TaskView) -> str:
+    if view.damaged:
+        return "damaged"
+    if view.unverified or view.integration or view.notes:
+        return ", ".join(filter(None, (view.status, "unverified" * view.unverified, view.integration, *view.notes)))
+    if view.waits_for:
+        return f"waits for {', '.join(f'#{id}' for id in view.waits_for)}"
+    return "given, not started" if view.status == "pending" and view.owner else view.status

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -24,7 +25,6 @@ from teamwright.protocol.events import MemberChanged, Progress, RunEnded, Sessio
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.usage import Usage
 from teamwright.sandbox.policy import SandboxReport
-from teamwright.saved.team_access import SavedTeamAccess
 from teamwright.saved.teams import find_team_view
 from teamwright.session.process_state import ServerStatus
 from teamwright.team_records.team_status import MemberStatus
@@ -41,19 +41,21 @@ from teamwright.ui.cli.output import (
     say_json_line,
     say_table,
     table_lines,
+    task_rows,
 )
 from teamwright.ui.cli.run_location import RunLocation, named_database, open_access, open_home, run_location
-from teamwright.ui.cli.teams import task_rows
 from teamwright.ui.display_text import clean, cut, one_line, window_size
 from teamwright.ui.event_text import answer_command, display_name, event_line, request_subject
 from teamwright.ui.protocol_text import input_lines, output_lines
 from teamwright.ui.terminal.styles import configured_terminal, is_plain_terminal
-from teamwright.views.audit.audit import audit as audit_team
 from teamwright.views.cost import CostRow, CostView, cost_of
 from teamwright.views.cost_line import duration
 from teamwright.views.follow_team import WriterGone, follow_log, watch_status
 from teamwright.views.log import CallView, LogView, event_name, find_call, find_log, first_event_number, log_events
 from teamwright.views.status import StatusView, status_views
+
+if TYPE_CHECKING:
+    from teamwright.saved.team_access import SavedTeamAccess
 
 # ── status ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -534,6 +536,8 @@ def audit(ctx: click.Context, /, team: str | None, as_json: bool) -> int:
 
     Without TEAM: the running teams of this directory, else the newest.
     """
+    from teamwright.views.audit.audit import audit as audit_team
+
     place = run_location(ctx)
     home = resolve_home(place.home) if named_database(place) is None else open_home(place, team)
     names = [team] if team is not None else [view.directory for view in status_views(home, place.cwd)]

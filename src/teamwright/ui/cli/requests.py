@@ -15,7 +15,8 @@ import click
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from teamwright.approvals import AnswerOutcome, answer_request, match_requests, open_requests
+from teamwright.approvals.answer_from_outside import AnswerOutcome, answer_request
+from teamwright.approvals.request_files import match_requests, open_requests
 from teamwright.config.trust import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
@@ -30,7 +31,6 @@ from teamwright.ui.cli.run_location import RunLocation, named_database, open_acc
 from teamwright.ui.display_text import one_line
 from teamwright.ui.event_text import answer_command, answer_text, deny_command, display_name, request_subject
 from teamwright.ui.terminal.events import EventFormatter
-from teamwright.ui.terminal.request_dialog import choose_options
 from teamwright.ui.terminal.request_lines import (
     RULE_DESTINATIONS,
     request_lines,
@@ -61,6 +61,8 @@ class AllowFlags(Struct, frozen=True):
         if not (self.answer or "").strip():
             options = ", ".join(f"{number} {one_line(label)}" for number, label in enumerate(request.options, 1))
             raise _refused_error("a question needs an answer", request, [("options", options[:300])] if options else [])
+        from teamwright.ui.terminal.request_dialog import choose_options
+
         return RequestAnswer(verdict="allow", text=choose_options(request.options, (self.answer or "").strip()))
 
     def answer_call(self, where: RunLocation, request: PendingRequest) -> RequestAnswer:

@@ -9,9 +9,9 @@ import asyncio
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import asdict
@@ -19,17 +19,6 @@ from msgspec.structs import asdict
 from teamwright.config.trust import require_person
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MAX_LISTED, parse_agent_id
-from teamwright.saved.control import (
-    EVERYONE,
-    STOPS,
-    Delivery,
-    StopResult,
-    follow_answer,
-    send,
-    send_to_all,
-    stop_member,
-    stop_team,
-)
 from teamwright.saved.removal import (
     RemovedTeam,
     delete_archived_teams,
@@ -38,7 +27,6 @@ from teamwright.saved.removal import (
     remove_team,
 )
 from teamwright.saved.saved_members import find_inbox
-from teamwright.saved.team_access import TeamAddress, find_address
 from teamwright.saved.teams import find_saved_team, find_tasks, find_team_view, require_adoptable
 from teamwright.storage.paths import Home
 from teamwright.team_records.team_status import MemberStatus
@@ -63,13 +51,17 @@ from teamwright.ui.cli.output import (
     say_facts,
     say_json,
     say_table,
+    task_rows,
 )
 from teamwright.ui.cli.run_location import RunLocation, named_database, open_access, open_home, run_location
-from teamwright.ui.cli.start import is_headless, refuse_headless_flags, run
 from teamwright.ui.cli.usage_errors import too_many_words
 from teamwright.ui.display_text import clean, cut, one_line
 from teamwright.ui.protocol_text import message_words
 from teamwright.views.status import status_views
+
+if TYPE_CHECKING:
+    from teamwright.saved.control import Delivery, StopResult
+    from teamwright.saved.team_access import TeamAddress
 
 # ── teams ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -299,6 +291,8 @@ def adopt(ctx: click.Context, /, name: str, prompt: tuple[str, ...], **flags: An
 
     With -p, PROMPT or stdin is the lead's prompt; without either it continues open work.
     """
+    from teamwright.ui.cli.start import is_headless, refuse_headless_flags, run
+
     place = run_location(ctx)
     if len(prompt) > 1:
         headlessly = " -p" if flags.get("headless") else ""
@@ -359,21 +353,6 @@ def _tasks_here(home: Home, place: RunLocation) -> tuple[TaskView, ...]:
             do=[f"teamwright tasks {quote(team.name)}" for team in teams],
         )
     return find_tasks(home, teams[0].directory) if teams else ()
-
-
-def task_rows(views: Iterable[TaskView]) -> list[tuple[str, str, str, str]]:
-    """Return tasks as cells: number, status with open blockers, owner, subject."""
-    return [(f"#{view.id}", _task_status(view), view.owner or "", view.damaged or view.subject) for view in views]
-
-
-def _task_status(view: TaskView) -> str:
-    if view.damaged:
-        return "damaged"
-    if view.unverified or view.integration or view.notes:
-        return ", ".join(filter(None, (view.status, "unverified" * view.unverified, view.integration, *view.notes)))
-    if view.waits_for:
-        return f"waits for {', '.join(f'#{id}' for id in view.waits_for)}"
-    return "given, not started" if view.status == "pending" and view.owner else view.status
 
 
 # ── inbox ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -446,6 +425,9 @@ def send_command(
 async def _send(
     place: RunLocation, address: str, text: str, *, wait: bool, timeout_s: float | None, as_json: bool
 ) -> int:
+    from teamwright.saved.control import EVERYONE, send, send_to_all
+    from teamwright.saved.team_access import find_address
+
     async with open_access(place, address) as access:
         target, name = find_address(access, address)
         if not name:
@@ -467,6 +449,8 @@ async def _send(
 
 
 async def _send_and_wait(target: TeamAddress, name: str, text: str, timeout_s: float | None, *, as_json: bool) -> int:
+    from teamwright.saved.control import follow_answer, send
+
     async with follow_answer(target, name) as answer:
         delivery = await send(target, name, text)
         if not as_json:
@@ -542,6 +526,8 @@ def _message_text(text: tuple[str, ...]) -> str:
 @click.pass_context
 def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, as_json: bool) -> int:
     """Stop a member, which may object, or a team: its process saves and exits, and the team can be resumed."""
+    from teamwright.saved.control import STOPS
+
     require_person(resolve_home(run_location(ctx).home), STOPS)
     stopped = asyncio.run(_stop(run_location(ctx), address, now=now, timeout_s=timeout))
     if as_json:
@@ -559,6 +545,9 @@ def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, 
 
 
 async def _stop(place: RunLocation, address: str, *, now: bool, timeout_s: float | None) -> StopResult:
+    from teamwright.saved.control import EVERYONE, stop_member, stop_team
+    from teamwright.saved.team_access import find_address
+
     async with open_access(place, address) as access:
         target, name = find_address(access, address)
         if name == EVERYONE:

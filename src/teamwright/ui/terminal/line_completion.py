@@ -16,11 +16,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from teamwright.agent.plan_mode import describe_modes
 from teamwright.git.git_calls import run_git
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.session.agents.models import model_names
 from teamwright.session.control.person_actions import member_names
-from teamwright.session.modes_and_grants import describe_modes
 from teamwright.session.options import missing_mentions
 from teamwright.session.server_prompts import complete_argument
 from teamwright.session.server_resources import complete_resource, find_mentions, resource_servers

@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.agent.context_window import ContextView
+from teamwright.agent.plan_mode import describe_modes
 from teamwright.protocol.events import RequestOpened
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.sandbox.policy import SandboxReport
-from teamwright.session.modes_and_grants import describe_modes
-from teamwright.session.result import TaskResult
 from teamwright.ui.display_text import clean, clean_exact, exact_line, fold_lines, one_line, window_size
 from teamwright.ui.event_text import first_line
 from teamwright.ui.terminal.events import EventFormatter, display_name
 from teamwright.ui.terminal.styles import diff_lines, paint_lines
-from teamwright.views.cost import CostRow, CostView
+
+if TYPE_CHECKING:
+    from teamwright.agent.context_window import ContextView
+    from teamwright.sandbox.policy import SandboxReport
+    from teamwright.session.result import TaskResult
+    from teamwright.views.cost import CostRow, CostView
 
 EDITABLE_KEY = "command"
 """The input key with a shell command, which the person may edit before it runs."""

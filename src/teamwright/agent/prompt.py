@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct, field
 
-from teamwright.agent.agent import Agent
 from teamwright.agent.agent_type import LEAD_ONLY, AgentType, load_prompt
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.fork_origin import read_conversation
@@ -33,6 +32,9 @@ from teamwright.protocol.messages import Block, encode, text_block
 from teamwright.protocol.runtime_tags import REMINDER
 from teamwright.storage.files import write_new
 from teamwright.storage.json_lines import Journal
+
+if TYPE_CHECKING:
+    from teamwright.agent.agent import Agent
 
 
 def lead_prompt(teams: bool, session: SessionPart, appended: str = "", base: str = "") -> list[Block]:

@@ -30,6 +30,9 @@ FORK_SCHEMA = 2
 TAG_KEY = "tag_key"
 """The key, in the first line, of the runtime tags' key."""
 
+WORKTREE_KEY = "worktree"
+"""The key of the session's worktree in that line: its name, and the directory in it in which agents work."""
+
 MESSAGE_KEY = b',"message":'
 """The bytes before the message of a line, which is its last part."""
 USER_MESSAGE = b'{"role":"user"'

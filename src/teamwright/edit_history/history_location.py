@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,13 +21,15 @@ from teamwright.protocol.ids import LEAD
 from teamwright.saved.saved_members import match_member_name
 from teamwright.saved.team_access import SavedTeamAccess
 from teamwright.saved.teams import all_teams
-from teamwright.session.session import Session
 from teamwright.session.wiring.worktrees import stored_worktree
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 from teamwright.subagents.journal import RunJournal
 from teamwright.team_records.team_state import process_directory
 from teamwright.views.log import event_name, find_log
+
+if TYPE_CHECKING:
+    from teamwright.session.session import Session
 
 
 class HistoryLocation(Struct, frozen=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -25,10 +26,12 @@ from teamwright.edit_history.undo import UndoPlan, UndoResult, apply_undo, requi
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.protocol.runtime_tags import RuntimeTags
-from teamwright.session.session import Session
 from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.json_lines import Journal
 from teamwright.views.log import event_name
+
+if TYPE_CHECKING:
+    from teamwright.session.session import Session
 
 BY_UNDO = "the user's undo"
 """The author that an agent with an outdated reading of the file is shown after an undo."""

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from shlex import quote
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,7 +41,6 @@ from teamwright.saved.control import send
 from teamwright.saved.saved_members import match_member_name, transcripts_of
 from teamwright.saved.team_access import FileAccess, SavedTeamAccess, find_address
 from teamwright.saved.teams import find_tasks, find_team_view
-from teamwright.session.session import Session
 from teamwright.storage.paths import Home
 from teamwright.tasks.completion_conditions import ReviewAnswer, reopen, withdraw
 from teamwright.tasks.task_list import TaskList
@@ -50,6 +49,9 @@ from teamwright.tasks.task_store import FollowedTaskStore
 from teamwright.team_records.file_stores import FileStores
 from teamwright.team_records.views import TaskView
 from teamwright.views.cost import CostRow, cost_of
+
+if TYPE_CHECKING:
+    from teamwright.session.session import Session
 
 _SEARCHED = 60
 """The newest messages of a transcript that are searched for the last report."""

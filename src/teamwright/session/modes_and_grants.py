@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.agent.agent import Agent
 from teamwright.config.settings.files import (
     SettingsFiles,
     SettingsOrigin,
@@ -36,7 +35,6 @@ from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpd
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, ModeChanged, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.policies import AgentPolicies
 from teamwright.session.preparation import SessionContext
 from teamwright.storage.event_log import EventLog
@@ -45,6 +43,8 @@ from teamwright.storage.paths import make_private
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
+    from teamwright.agent.agent import Agent
+    from teamwright.session.agents.factory import AgentFactory
     from teamwright.teams.mode_rank import ModeSet
 
 

@@ -18,7 +18,6 @@ from teamwright.agent.agent_hooks import NO_HOOKS, AgentHooks, drop_text
 from teamwright.agent.permission_gate import Denial
 from teamwright.agent.tool import Workplace
 from teamwright.agent.toolbox import PreparedCall
-from teamwright.approvals.request_queue import Answerer
 from teamwright.hooks import payload
 from teamwright.hooks.hook_index import (
     NOTIFICATION,
@@ -44,11 +43,12 @@ from teamwright.protocol.events import Emit, Notice, RequestOpened, RunEnded, Te
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.task import Task
-from teamwright.teams.lead_agent import Lead
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
+    from teamwright.approvals.request_queue import Answerer
     from teamwright.hooks.started_agents_file import AgentStarts
+    from teamwright.teams.lead_agent import Lead
     from teamwright.tools.tasks.task_hooks import CompletionReview
 
 CRASHED = "crashed"

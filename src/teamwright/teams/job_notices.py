@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -20,8 +20,10 @@ from teamwright.protocol.runtime_tags import TaskEnd, escape_tags
 from teamwright.subagents.registry import INTERRUPTED, SESSION_ENDED, Subagents
 from teamwright.subagents.reports import end_notice as of_agent
 from teamwright.subagents.reports import job_end_notice, subagent_event
-from teamwright.teams.lead_agent import Lead
 from teamwright.teams.team import SessionTeam
+
+if TYPE_CHECKING:
+    from teamwright.teams.lead_agent import Lead
 
 Notify: TypeAlias = Callable[[TaskEnd, str], None]
 """Receives the end and the key under which the transcript will store it."""

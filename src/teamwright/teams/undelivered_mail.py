@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from teamwright.agent.transcript import find_delivered_ids
 from teamwright.protocol.events import MessageSent
@@ -11,7 +12,9 @@ from teamwright.protocol.ids import LEAD, iso_time, keyed_id
 from teamwright.protocol.mail import InboxEntry, parse_protocol
 from teamwright.teams.incoming_mail import RUNTIME_SENDERS
 from teamwright.teams.outgoing_mail import default_summary
-from teamwright.teams.team import SessionTeam
+
+if TYPE_CHECKING:
+    from teamwright.teams.team import SessionTeam
 
 _RETURN_SUFFIX = " did not read a message"
 """The end of such a message's summary, after the name of the reader."""

@@ -38,7 +38,7 @@ from teamwright.agent.prompt import (
 from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.agent.tool import AnyTool, LastWriters, Workplace
 from teamwright.agent.toolbox import CallNumbers, Toolbox
-from teamwright.agent.transcript import TAG_KEY, header_tag_key, read_header
+from teamwright.agent.transcript import TAG_KEY, WORKTREE_KEY, header_tag_key, read_header
 from teamwright.approvals.plan_approvals import PlanApprovals
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_meter import Meters
@@ -97,10 +97,6 @@ if TYPE_CHECKING:
 
 TYPE_KEY = "agent_type"
 """The key of the lead's agent type in the first line of its transcript."""
-
-
-WORKTREE_KEY = "worktree"
-"""The key of the session's worktree in that line: its name, and the directory in it in which agents work."""
 
 
 class AgentBasis(Struct, frozen=True):

@@ -12,18 +12,18 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from teamwright.agent.transcript import read_header
+from teamwright.agent.transcript import WORKTREE_KEY, read_header
 from teamwright.protocol.errors import StorageError, TaskRefused, TeamwrightError, WorktreeRefused
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, session_list_name
 from teamwright.protocol.time_limit import time_limit
-from teamwright.session.agents.factory import WORKTREE_KEY, AgentFactory
 from teamwright.session.preparation import SessionContext
 from teamwright.storage.file_lease import wait_for_lease
 from teamwright.teams.outgoing_mail import send_note
 
 if TYPE_CHECKING:
     from teamwright.protocol.task import Task, TaskIntegration
+    from teamwright.session.agents.factory import AgentFactory
     from teamwright.session.wiring.worktree_factory import RemoteCommits
     from teamwright.worktrees.member_branch import MemberWorktree
     from teamwright.worktrees.worktree_record import WorktreeRecord

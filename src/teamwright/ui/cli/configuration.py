@@ -34,7 +34,6 @@ from teamwright.views.configuration import (
     find_agent_types,
 )
 from teamwright.views.directory_assets import Assets, list_assets
-from teamwright.views.doctor import DoctorSubject, models_settings
 from teamwright.views.model_catalog import (
     CATALOGUE,
     OWN_SERVER,
@@ -382,6 +381,8 @@ def _show_type(view: AgentTypeView) -> None:
 @click.pass_context
 def models(ctx: click.Context, /, provider: str | None, as_json: bool) -> int:
     """List providers, aliases and prices. With PROVIDER, ask that service for its models."""
+    from teamwright.views.doctor import DoctorSubject, models_settings
+
     place = run_location(ctx)
     settings = models_settings(DoctorSubject(resolve_home(place.home), place.cwd, os.environ, None, place.settings))
     if provider is not None:

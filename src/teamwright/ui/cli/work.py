@@ -9,25 +9,19 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from teamwright.config.settings.merge import load_settings
-from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.trust import TrustStore, require_person
 from teamwright.git.git_calls import git_program
 from teamwright.permissions.verdict import PermissionAnswer, Question
 from teamwright.processes.program_environment import find_program, own_variables, without_git_variables
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError, WorktreeRefused
 from teamwright.protocol.task import IntegrationState
-from teamwright.saved.team_access import SavedTeamAccess
 from teamwright.saved.teams import SavedTeam, all_teams, find_saved_team
-from teamwright.session.options import Options
-from teamwright.session.preparation import load_team_definition, sandbox_variable, with_team_file
-from teamwright.session.wiring.integration_commands import IntegrationCommands
 from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
 from teamwright.team_records.team_catalogue import team_directory_name
@@ -44,6 +38,10 @@ from teamwright.worktrees.worktree_creation import SetupCommand
 from teamwright.worktrees.worktree_record import WorktreeRecord, find_record, integration_branch, list_records
 from teamwright.worktrees.worktree_removal import remove_worktree
 from teamwright.worktrees.worktree_state import WorktreeState, read_state, teams_with_work
+
+if TYPE_CHECKING:
+    from teamwright.saved.team_access import SavedTeamAccess
+    from teamwright.session.wiring.integration_commands import IntegrationCommands
 
 # ── integrate ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -161,6 +159,13 @@ def _with_commands(integration: Integration, commands: IntegrationCommands, chec
 
 
 def _integration_commands(home: Home, git: RepositoryGit, temporary: str) -> IntegrationCommands:
+    """Return what runs the checks and setups. Its modules load here: lists of worktrees and of the queue need none."""
+    from teamwright.config.settings.merge import load_settings
+    from teamwright.config.settings.settings import SettingFlags
+    from teamwright.session.options import Options
+    from teamwright.session.preparation import load_team_definition, sandbox_variable, with_team_file
+    from teamwright.session.wiring.integration_commands import IntegrationCommands
+
     trust = TrustStore.load(home).verdict(git.tree)
     settings = load_settings(home, git.tree, SettingFlags(sandbox=sandbox_variable(Options())), trust)
     if (definition := load_team_definition(trust)[0]) is not None:

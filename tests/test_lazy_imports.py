@@ -25,6 +25,22 @@ input = {input}
 [[agent.lead.turn]]
 say = "Done."
 """
+TEAM_SCRIPT = """
+[[agent.lead.turn]]
+say = "First a team."
+[[agent.lead.turn.call]]
+tool = "TeamCreate"
+input = { team_name = "crew", description = "looks" }
+
+[[agent.lead.turn]]
+say = "Then a task."
+[[agent.lead.turn.call]]
+tool = "TaskCreate"
+input = { subject = "Look", description = "Look." }
+
+[[agent.lead.turn]]
+say = "Done."
+"""
 VALIDATION = {"pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
 HTTP = {"httpx2", "httpcore2", "h11", "h2", "hpack", "hyperframe", "anyio", "sniffio", "idna", "truststore"}
 VALUES = {"msgspec", "typing_extensions"}
@@ -101,6 +117,86 @@ def test_the_help_of_a_command_loads_nothing_that_runs(tmp_path, command):
     assert strangers(modules) <= {"click"} | VALUES | VALIDATION
 
 
+FILES_ONLY = {
+    "version": 22,
+    "log": 111,
+    "status": 116,
+    "requests": 95,
+    "tasks": 116,
+    "cost": 111,
+    "teams": 116,
+    "inbox": 116,
+    "worktrees": 120,
+    "stop": 137,
+    "sessions": 176,
+    "projects": 175,
+}
+"""The most modules of ours that a command on files may load. Each figure is a few above what it loads.
+
+A command that goes over its figure loads something on which its answer does not depend. Import that inside the function
+that needs it, or for types alone, or move the name that was wanted to a module that loads less. `python -X importtime
+-m teamwright COMMAND` shows who loads what. Raise a figure only when the command itself has come to need more.
+"""
+
+READS_SETTINGS = {
+    "plugin": 168,
+    "config": 187,
+    "check": 187,
+    "agents": 187,
+    "mcp": 191,
+    "trust": 210,
+    "permissions": 210,
+    "audit": 163,
+    "diff": 231,
+    "models": 233,
+}
+"""As FILES_ONLY, for commands that read settings, definitions or what members did."""
+
+HEADLESS_TURN = 291
+"""As FILES_ONLY, for a headless turn of text with a script."""
+
+LIVE = (
+    *("teamwright.session.session", "teamwright.session.open_session", "teamwright.session.agents"),
+    *("teamwright.session.wiring", "teamwright.agent.agent", "teamwright.agent.turn_loop"),
+    *("teamwright.models.names", "teamwright.models.service_model", "teamwright.models.providers"),
+    *("teamwright.mcp.server", "teamwright.tools.files"),
+)
+"""What a running session consists of: modules and packages."""
+
+ARGUMENTS = {"inbox": ("lead@crew",), "stop": ("crew",), "log": ("crew",), "cost": ("crew",), "tasks": ("crew",)}
+
+
+@pytest.fixture(scope="module")
+def place_with_a_team(tmp_path_factory) -> Path:
+    """A directory whose home, as `loaded_by` names it, has a team with an open task; no process runs the team."""
+    place = tmp_path_factory.mktemp("crew")
+    script = place / "team.toml"
+    script.write_text(TEAM_SCRIPT)
+    loaded_by(place, "-p", "Look.", "--model", f"scripted:{script}")
+    return place
+
+
+def ours(modules: set[str]) -> set[str]:
+    return {name for name in modules if name.partition(".")[0] == "teamwright"}
+
+
+@pytest.mark.parametrize("command", FILES_ONLY)
+@pytest.mark.slow_after(4)
+def test_a_command_on_files_loads_no_session_and_no_more_modules_than_its_figure(place_with_a_team, command):
+    modules = loaded_by(place_with_a_team, command, *ARGUMENTS.get(command, ()))
+    assert strangers(modules) <= {"click"} | VALUES
+    assert not of_packages(modules, *LIVE)
+    assert len(ours(modules)) <= FILES_ONLY[command]
+
+
+@pytest.mark.parametrize("command", READS_SETTINGS)
+@pytest.mark.slow
+def test_a_command_that_reads_settings_loads_no_http_and_no_more_modules_than_its_figure(place_with_a_team, command):
+    modules = loaded_by(place_with_a_team, command)
+    assert strangers(modules) <= {"click"} | VALUES
+    assert len(ours(modules)) <= READS_SETTINGS[command]
+
+
 @pytest.mark.slow
 def test_a_headless_run_with_a_script_loads_only_what_it_uses(tmp_path):
     model = scripted(tmp_path, "TaskList", "{}")
@@ -120,6 +216,7 @@ def test_a_text_only_turn_loads_no_tool_and_no_validation(tmp_path):
     assert strangers(modules) == {"click"} | VALUES
     assert "dataclasses" not in modules
     assert not {f"teamwright.tools.{module}" for module in tools.MODULES.values()} & modules
+    assert len(ours(modules)) <= HEADLESS_TURN
 
 
 @pytest.mark.slow

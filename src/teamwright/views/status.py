@@ -1,25 +1,23 @@
 """The status of a team: the state of every member, its tasks, pending requests, mail and cost.
 
 The log has the members' activity, the files have the rest, and the lead's lease shows whether a process leads the team.
-Also here: the pending requests of all teams and sessions, and the status of one member for its own terminal.
+Also here: the status of one member for its own terminal.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from teamwright.approvals.request_files import open_requests
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms
@@ -30,8 +28,6 @@ from teamwright.sandbox.policy import SandboxReport
 from teamwright.saved.teams import find_team_view
 from teamwright.session.process_state import ServerStatus, read_sandbox, read_servers
 from teamwright.storage.event_log import LogTail, read_recent
-from teamwright.storage.file_lease import lease_held, lease_path
-from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_file import TaskFile
 from teamwright.team_records.file_stores import FileStores
@@ -383,74 +379,6 @@ def _request_of_file(path: Path) -> PendingRequest | None:
         opened_at=at,
         deadline=until,
     )
-
-
-# ── requests of all teams and sessions ─────────────────────────────────────────────────────────────────────────
-
-GATHER_S = 0.03
-"""Seconds for which changes are collected before the files are read once."""
-
-
-def waiting_requests(home: Home) -> list[PendingRequest]:
-    """Return the requests that a person may answer now, oldest first: those of running processes."""
-    return [one for one in open_requests(home) if one.is_alive]
-
-
-async def wait_for_request(home: Home) -> list[PendingRequest]:
-    """Return the open requests; without any, wait for one in any process."""
-    async with Watcher() as watcher:
-        everywhere = _RequestDirectories(home, watcher)
-        while True:
-            everywhere.follow()
-            if found := waiting_requests(home):
-                return found
-            await everywhere.changed.wait()
-            await asyncio.sleep(GATHER_S)
-            everywhere.changed.clear()
-
-
-class _RequestDirectories(Struct):
-    """The directories in which a request may appear: those of all teams, and of running sessions."""
-
-    home: Home
-    watcher: Watcher
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _followed: set[Path] = field(default_factory=set[Path])
-    _quiet: set[Path] | None = None
-    """Sessions that no process ran at the first look."""
-
-    def follow(self) -> None:
-        """Follow the present directories, and those of later teams and sessions."""
-        teams = self.home.shared / "teams"
-        projects = self.home.own / "projects"
-        self._directory(teams)
-        self._directory(projects)
-        for team in _below(teams):
-            self._directory(RequestStore.of_team(self.home, team.name).directory)
-        sessions: list[Path] = []
-        for project in _below(projects):
-            # A line in a transcript may show that a session was resumed. Sessions that are followed need no check.
-            self._directory(project, lambda name, p=project: p / name.removesuffix(".jsonl") not in self._followed)
-            sessions += _below(project)
-        if self._quiet is None:
-            self._quiet = {session for session in sessions if not lease_held(lease_path(session))}
-        for session in sessions:
-            # A session that was just created may not hold its lease yet.
-            if session not in self._followed and (session not in self._quiet or lease_held(lease_path(session))):
-                self._followed.add(session)
-                self._directory(session / "requests")
-
-    def _directory(self, directory: Path, concerns: Callable[[str], bool] = lambda _name: True) -> None:
-        if directory not in self._followed:
-            self._followed.add(directory)
-            self.watcher.follow_directory(directory, lambda _names: self.changed.set(), concerns)
-
-
-def _below(parent: Path) -> Iterator[Path]:
-    try:
-        yield from [entry for entry in parent.iterdir() if entry.is_dir()]
-    except OSError:
-        return
 
 
 # ── one member at its own terminal ─────────────────────────────────────────────────────────────────────────────

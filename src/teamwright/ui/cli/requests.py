@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from teamwright.approvals.answer_from_outside import AnswerOutcome, answer_request
-from teamwright.approvals.request_files import match_requests, open_requests
+from teamwright.approvals.request_files import match_requests, open_requests, wait_for_request, waiting_requests
 from teamwright.config.trust import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
@@ -37,7 +37,6 @@ from teamwright.ui.terminal.request_lines import (
     rule_update,
     suggested_grants,
 )
-from teamwright.views.status import wait_for_request, waiting_requests
 
 UNCHANGED = "nothing was changed"
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.agent.plan_mode import describe_modes
 from teamwright.protocol.events import RequestOpened
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.ui.display_text import clean, clean_exact, exact_line, fold_lines, one_line, window_size
@@ -335,4 +334,6 @@ def sandbox_lines(report: SandboxReport | None) -> list[str]:
 
 def mode_meaning_lines() -> list[str]:
     """Return all modes with their meanings."""
+    from teamwright.agent.plan_mode import describe_modes  # the lines of a request need none
+
     return [f"  {name:<18} {about}" for name, about in describe_modes()]

@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.support.waits import WAIT_S
 from tests.ui.member_processes.house import until
-from tests.ui.subagents.play import Held, agent
+from tests.ui.subagents.play import Held, agent, call
 
 pytestmark = pytest.mark.usefixtures("unconfined")
 
@@ -23,3 +24,21 @@ def test_a_stop_that_no_longer_waits_names_the_member_that_is_at_work_and_the_me
     code, _, err = session.end()
     assert code == 5 or code == 0, err
     assert "did not answer the shutdown request within 8 s" in session.told_lead()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["in-process", "detached"])
+@pytest.mark.parametrize("whole_team", [False, True], ids=["member", "team"])
+def test_a_member_whose_permission_question_waits_ends_without_a_deadline(detached, backend, whole_team):
+    ada = [call("Bash", command="echo once >> made.txt"), "Done."]
+    session = detached([agent("JOB ada", name="ada"), "Wait.", "Seen.", "ok"], ada=ada)
+    session.backend = backend
+    session.set(shutdown_objection_s=10 * WAIT_S, shutdown_timeout_s=10 * WAIT_S)
+    session.lead = session.program.start("-p", "go", "--ask", "wait")
+    until(lambda: session.of("request_opened", "ada"), "the question")
+    name = session.team().name
+    done = session.program.run("stop", name if whole_team else f"ada@{name}", timeout=WAIT_S)
+    assert done.returncode == 0, done.stderr
+    assert "1 more was left open" in session.program.run("requests").stdout or not whole_team
+    code, _, err = session.end()
+    assert code == (143 if whole_team else 0), err

@@ -1,10 +1,12 @@
 """What another process of the user asks, heard by a team in this one: starts that cross, programs, bells."""
 
 import asyncio
+import json
 import os
 
 import pytest
 
+from teamwright import Team
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MessageDelivered
 from teamwright.protocol.members import MemberState
@@ -15,7 +17,7 @@ from teamwright.storage.doorbell import ring
 from teamwright.storage.file_watcher import Watcher
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
-from tests.teams.crew import Holding, a_team, until, within
+from tests.teams.crew import Holding, a_team, told, until, within
 
 
 async def target_of(team):
@@ -129,3 +131,39 @@ async def test_a_request_is_bound_to_one_life_of_the_lead(tmp_path, own_home):
         assert answer["approve"] is False
         assert "resumed" in answer["reason"]
         assert [member.name for member in team.members] == ["ada"]
+
+
+ASKS = ("Bash", {"command": "touch made"})
+
+
+def settings(own_home, **values) -> None:
+    (own_home / ".teamwright").mkdir(exist_ok=True)
+    (own_home / ".teamwright" / "settings.json").write_text(json.dumps(values))
+
+
+@pytest.mark.promise("D4", "P4")
+async def test_a_member_whose_question_waits_ends_at_once_and_its_question_is_withdrawn(tmp_path, own_home):
+    settings(own_home, shutdown_objection_s=10 * WAIT_S)
+    model = ScriptedModel({"lead": "ok", "ada": [ASKS]})
+    async with a_team(tmp_path, model, permission_mode="default", on_request=lambda _: None) as team:
+        await team.spawn("ada", "Make it.")
+        await until(team, lambda: team.session.team.find("ada").waits_for_answer)
+        stopped = await asyncio.wait_for(stop_member(await target_of(team), "ada", now=False), WAIT_S)
+        assert (stopped.outcome, stopped.ended) == ("ended", ("ada",))
+        assert "while it waited for an answer" in stopped.reason
+        assert (team.requests, Team.open_requests()) == ([], [])
+
+
+@pytest.mark.promise("D4", "P4")
+async def test_a_member_that_asks_again_after_it_read_the_request_ends_at_once(tmp_path, own_home):
+    settings(own_home, shutdown_objection_s=10 * WAIT_S)
+    model = Holding({"lead": "ok", "ada": [[("Glob", {"pattern": "*"})], ASKS]}, "ada")
+    async with a_team(tmp_path, model, permission_mode="default", on_request=lambda _: None) as team:
+        await team.spawn("ada", "Make it.")
+        await within(WAIT_S, model.thinking.wait())
+        stopping = asyncio.create_task(stop_member(await target_of(team), "ada", now=False))
+        await until(team, lambda: team.session.team.find("ada").stop_request_id)
+        model.go.set()
+        stopped = await asyncio.wait_for(stopping, WAIT_S)
+        assert (stopped.ended, Team.open_requests()) == (("ada",), [])
+        assert "shutdown_request" in told(model, "ada"), "it had the request before it asked"

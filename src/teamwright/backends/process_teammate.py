@@ -29,6 +29,7 @@ from teamwright.team_records.team_state import process_directory
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
 from teamwright.teams.shutdown_answers import SHUT_DOWN
+from teamwright.teams.teammate import EXPLAINED_STATES
 
 LEAD_END_S = 3.0
 """Seconds in which a lead ends that is ended together with a member's process."""
@@ -196,7 +197,7 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
         self.pending_plan = PendingPlan(str(request), str(whom)) if request else NO_PENDING_PLAN
         self._rate_limited, self._cap_reason = bool(arguments["limited"]), str(arguments["capped"])
         detail = str(arguments["detail"])
-        self.waiting_on = detail if self.state in {MemberState.BLOCKED, MemberState.AWAITING} else ""
+        self.waiting_on = detail if self.state in EXPLAINED_STATES else ""
         self.ready.set()
         self._emit_state(RATE_LIMITED if self._rate_limited else detail)
 
@@ -265,7 +266,9 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
         if state in ENDED_STATES or self.state in ENDED_STATES:
             return False
         self.state, self.turns = state, event.turn
-        self.waiting_on = event.detail if state in {MemberState.BLOCKED, MemberState.AWAITING} else ""
+        self.waiting_on = event.detail if state in EXPLAINED_STATES else ""
+        if self.waits_for_answer:
+            self.team_changed.set()
         self.is_resting = self.is_resting and state in {MemberState.IDLE, MemberState.AWAITING}
         self._rate_limited = event.detail == RATE_LIMITED
         self.last_active_ms = now_ms()

@@ -469,13 +469,13 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
     def note_waiting(self, what: str) -> None:
         """Record that one of its calls waits for an answer: a permission or a question to the user."""
         self.open_waits.append(what)
-        if self.state is MemberState.WORKING:
+        if self.state in {MemberState.WORKING, MemberState.STOPPING}:
             self.transition(LifecycleEvent.BLOCK, what)
 
     def note_answered(self) -> None:
         """Record that one call waits no longer; after the last one the member is working again."""
         del self.open_waits[:1]
-        if self.state is not MemberState.BLOCKED:
+        if self.state not in {MemberState.BLOCKED, MemberState.STOPPING}:
             return
         if self.open_waits:
             self.waiting_on = self.open_waits[0]

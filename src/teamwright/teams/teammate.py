@@ -60,6 +60,10 @@ class TurnNotes(Struct):
     completed: str = ""
 
 
+EXPLAINED_STATES = frozenset({MemberState.BLOCKED, MemberState.AWAITING, MemberState.STOPPING})
+"""States whose detail says what the member waits for. A member that was asked to stop may wait for an answer too."""
+
+
 class Wakeable(Protocol):
     """The wake-up target of a member."""
 
@@ -191,6 +195,11 @@ class Teammate(Struct, metaclass=AbstractStruct, kw_only=True, eq=False):
         """The cap that ended its last turn; empty when none did."""
 
     @property
+    def waits_for_answer(self) -> bool:
+        """Return True when one of its calls waits for an answer: it reads no mail until then."""
+        return self.state is MemberState.BLOCKED or (self.state is MemberState.STOPPING and bool(self.waiting_on))
+
+    @property
     def is_external(self) -> bool:
         """Return True when another program runs it."""
         return False
@@ -220,9 +229,11 @@ class Teammate(Struct, metaclass=AbstractStruct, kw_only=True, eq=False):
     def transition(self, event: LifecycleEvent, detail: str = "") -> None:
         """Take one step of the lifecycle table and emit the state."""
         self.state = advance(self.state, event)
-        self.waiting_on = detail if self.state in {MemberState.BLOCKED, MemberState.AWAITING} else ""
+        self.waiting_on = detail if self.state in EXPLAINED_STATES else ""
         self.last_active_ms = now_ms()
         self._emit_state(detail)
+        if self.waits_for_answer:
+            self.team_changed.set()
 
     def _emit_state(self, detail: str) -> None:
         self.emit(

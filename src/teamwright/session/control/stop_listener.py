@@ -176,8 +176,10 @@ class StopListener(Struct):
 
     async def _ask(self, box: RequestStore, teammate: Teammate) -> str:
         """Ask a member to stop and wait for its end. Return its objection, or an empty text. A second request joins
-        the first.
+        the first. A member that waits for an answer could not read the request, so it ends at once.
         """
+        from teamwright.teams.shutdown import kill
+
         request_id = teammate.stop_request_id or await self.deadlines.request_stop(
             self.team, teammate.name, "The user asks you to stop."
         )
@@ -186,6 +188,8 @@ class StopListener(Struct):
             answer = box.get_answer(request_id)
             if answer is not None and answer.get("approve") is not True:
                 return str(answer.get("reason") or "no reason was given")
+            if teammate.waits_for_answer:
+                await kill(self.team, teammate, f"{CAUSE} while it waited for an answer")
             if not teammate.end_processed:
                 await self.team.changed.wait()
         return ""
@@ -237,10 +241,14 @@ class StopListener(Struct):
             await asyncio.gather(quiet, hurried, return_exceptions=True)
 
     async def _wait_until_quiet(self) -> None:
-        while self.team.busy_members():
+        while self._is_working():
             self.team.changed.clear()
-            if self.team.busy_members():
+            if self._is_working():
                 await self.team.changed.wait()
+
+    def _is_working(self) -> bool:
+        """Return True when a member works. One that waits for an answer does nothing, and a resume asks again."""
+        return any(not teammate.waits_for_answer for teammate in self.team.busy_members())
 
     # ── closing ───────────────────────────────────────────────────────────────────────────────────────────────
 

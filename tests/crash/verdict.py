@@ -19,6 +19,7 @@ BARS_S = 1.5
 
 EXPECTED_ERRORS = (
     r"The call was interrupted before it ended",
+    r"The turn was interrupted before this call ran",
     r"'(ada|bob|cyd|dee|eve)' has ended",
     r"'(ada|bob|cyd|dee|eve)' has crashed",
     r"'(ada|bob|cyd|dee|eve)' is not in team",

@@ -21,7 +21,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from teamwright.agent.conversation import INTERRUPTED_RESULT
+from teamwright.agent.conversation import INTERRUPTED_RESULT, NEVER_RAN_RESULT
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from tests.support.notices import notices
@@ -121,7 +121,8 @@ def member(talk: Talk) -> list | str:
     if asked := notices("shutdown_request", talk.new):
         words = {"type": "shutdown_response", "request_id": asked[-1]["request_id"], "approve": True}
         return [("SendMessage", {"to": "lead", "message": words})]
-    if INTERRUPTED_RESULT in talk.new:  # its process was ended while the calls waited for a lead that was killed
+    if INTERRUPTED_RESULT in talk.new or NEVER_RAN_RESULT in talk.new:
+        # its process was ended while the calls waited for a lead that was killed
         return list(zip(talk.last, talk.inputs, strict=True))
     if talk.last[:1] == ["Bash"]:
         id = talk.inputs[0]["command"].split()[-1]

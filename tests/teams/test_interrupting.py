@@ -82,3 +82,18 @@ async def test_an_interrupt_in_the_middle_of_a_command_leaves_a_conversation_tha
         await ada.send("Never mind.")
         await until(team, lambda: len(model.requests) == 2 and ada.state == "idle")
     assert "interrupted" in told(model, "ada")
+
+
+@pytest.mark.promise("C8", "H1")
+async def test_calls_that_wait_for_permission_or_behind_one_are_said_never_to_have_run(tmp_path):
+    calls = [("Bash", {"command": "touch made"}), ("Bash", {"command": "touch more"})]
+    model = ScriptedModel({"lead": ["ok"] * 9, "ada": [calls, "Stopped."]})
+    async with a_team(tmp_path, model, permission_mode="default", on_request=lambda _: None) as team:
+        ada = await team.spawn("ada", "Make it.")
+        await until(team, lambda: ada.state == "blocked")
+        assert ada.interrupt()
+        await until(team, lambda: ada.state == "idle")
+        await ada.send("Never mind.")
+        await until(team, lambda: len(model.requests) == 2 and ada.state == "idle")
+    assert told(model, "ada").count("interrupted before this call ran: nothing of it was done") == 2
+    assert "stays done" not in told(model, "ada")

@@ -47,6 +47,7 @@ from teamwright.storage.json_lines import Journal, LostLines
 PAUSE_TURN = "pause_turn"
 """The `stop_reason` of an answer that the model continues when it is called again."""
 INTERRUPTED_RESULT = "The call was interrupted before it ended; what it did until then stays done."
+NEVER_RAN_RESULT = "The turn was interrupted before this call ran: nothing of it was done."
 CALLERS_RESULT = "The result of this call went to the agent that made it."
 """The result, in a fork, of every call of the answer that started it. It is the same for all forks."""
 

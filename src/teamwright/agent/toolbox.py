@@ -137,14 +137,24 @@ class Toolbox(Struct, eq=False, dict=True):
     record: CallRecord = field(default_factory=NoCallRecord)
     wrap: Callable[[Step], Step] | None = None
     _by_name: dict[str, AnyTool] = field(default_factory=dict[str, AnyTool])
+    _begun: set[str] = field(default_factory=set[str])
+    """The ids of the calls of the newest answer whose tools have begun, after every question about them."""
 
     def __post_init__(self) -> None:
         self.set_tools(self.tools)
 
     @cached_property
     def _step(self) -> Step:
-        step = with_gate(self.gate, with_instructions(self.workplace, run_tool))
+        step = with_gate(self.gate, with_instructions(self.workplace, self._begin))
         return step if self.wrap is None else self.wrap(step)
+
+    async def _begin(self, call: PreparedCall) -> ToolResult:
+        self._begun.add(call.ctx.tool_use_id)
+        return await run_tool(call)
+
+    def has_begun(self, call: ToolCall) -> bool:
+        """Return True when the tool of this call of the newest answer has begun: it was allowed, if that was asked."""
+        return call.id in self._begun
 
     def set_tools(self, tools: Sequence[AnyTool]) -> None:
         """Replace the tools. For a running agent this needs a new prefix that names them."""
@@ -175,6 +185,7 @@ class Toolbox(Struct, eq=False, dict=True):
 
     async def run_all(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
         """Run the calls of one answer. `done` is filled as they end, also when this is cancelled."""
+        self._begun.clear()
         if len(calls) == 1:
             await self._run_into(calls[0], done)
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeAlias
 
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from teamwright.agent.agent import NO_STEERING, REPEATED_CALLS, Agent, Steering, TurnEnd
 from teamwright.agent.compaction import CONTEXT_FULL, NOTHING_TO_FOLD, answer_request, compact, is_due
 from teamwright.agent.compaction_state import AUTO, CompactResult, measure_context
-from teamwright.agent.conversation import INTERRUPTED_RESULT, UserMessage
+from teamwright.agent.conversation import INTERRUPTED_RESULT, NEVER_RAN_RESULT, UserMessage
 from teamwright.agent.model_call import CALL_NOTE, CallOutcome, RetryCount, is_call_as_text, send_request
 from teamwright.agent.repetition_guard import RepetitionGuard, file_time
 from teamwright.agent.tool import ToolResult
@@ -280,7 +280,9 @@ async def run_tool_calls(
         # After an interrupt or an unreadable inbox the results of finished calls are stored too. A suspended agent's
         # calls stay open, as after a kill: its resume asks again.
         if not agent.conversation.keeps_calls_open:
-            append_user_message(agent, UserMessage(_result_blocks(calls, done)))
+            # Calls that a kill left may have begun in an earlier process.
+            never_ran = [] if run is not None else [call.id for call in calls if not agent.toolbox.has_begun(call)]
+            append_user_message(agent, UserMessage(_result_blocks(calls, done, never_ran=never_ran)))
         raise
     blocks = _result_blocks(calls, done, CAP_REACHED_RESULT if run is None else INTERRUPTED_RESULT)
     blocks += (agent.tags.note(note),) if note else ()
@@ -307,12 +309,18 @@ def append_user_message(agent: Agent, message: UserMessage) -> None:
 
 
 def _result_blocks(
-    calls: Sequence[ToolCall], done: CallResults, otherwise: str = INTERRUPTED_RESULT
+    calls: Sequence[ToolCall],
+    done: CallResults,
+    otherwise: str = INTERRUPTED_RESULT,
+    *,
+    never_ran: Collection[str] = (),
 ) -> tuple[Block, ...]:
-    """Return a result for every call, in their order."""
-    return tuple(
-        done[call.id][0] if call.id in done else tool_result_block(call.id, otherwise, is_error=True) for call in calls
-    )
+    """Return a result for every call, in their order. `never_ran` has the ids of calls whose tools have not begun."""
+
+    def missing_result(id: str) -> Block:
+        return tool_result_block(id, NEVER_RAN_RESULT if id in never_ran else otherwise, is_error=True)
+
+    return tuple(done[call.id][0] if call.id in done else missing_result(call.id) for call in calls)
 
 
 def _join_answers(before: str, after: str) -> str:

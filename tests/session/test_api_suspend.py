@@ -12,8 +12,10 @@ import pytest
 from teamwright import RequestClosed, RequestOpened, RunEnded, Team, TeamRefused, UsageError
 from teamwright.testing import ScriptedModel
 from tests.session.suspended_child import COMMAND, model
+from tests.support.waiting_crew import complete, waiting_crew
 from tests.support.waits import WAIT_S
-from tests.teams.crew import Holding, a_team
+from tests.teams.crew import Holding, a_team, newest, told, until
+from tests.teams.planners import hand_in, made
 
 CHILD = Path(__file__).with_name("suspended_child.py")
 
@@ -152,6 +154,70 @@ async def first_request(team) -> RequestOpened:
         if isinstance(event, RequestOpened):
             return event
     raise AssertionError("the block was left")
+
+
+def planner(request):
+    """A lead that waits, and a member that submits a plan and carries it out when it is approved."""
+    if request.agent_name != "ann":
+        return "ok"
+    if "was approved" in newest(request):
+        return ("Bash", {"command": COMMAND})
+    return hand_in() if not made(request, "ExitPlanMode") else "ok"
+
+
+@pytest.mark.finding("T39")
+@pytest.mark.parametrize("allows", [True, False])
+async def test_a_plan_is_answered_while_no_process_runs_and_the_answer_counts_at_the_resume(tmp_path, allows):
+    person = tmp_path / "person.json"
+    person.write_text('{"plan_approval": "human", "permissions": {"allow": ["Bash"]}}')
+    async with Team(
+        "crew", model=ScriptedModel(planner), cwd=tmp_path, on_exit="suspend", settings_file=person
+    ) as team:
+        await team.spawn("ann", "Plan it.", mode="plan")
+        await asyncio.wait_for(first_request(team), WAIT_S)
+    (request,) = Team.open_requests()
+    assert (request.kind, request.is_alive, "1. Make it." in request.what) == ("plan", False, True)
+    assert await (request.allow() if allows else request.deny("Too long."))
+    assert Team.open_requests() == []
+    again, script = [], ScriptedModel(planner)
+    async with Team.resume("crew", model=script, on_request=again.append, settings_file=person) as team:
+        await until(team, lambda: team.session.team.find("ann").turns and team.session.team.find("ann").is_resting)
+    assert (again, (tmp_path / "made.txt").exists()) == ([], allows)
+    assert ("Your plan was approved." if allows else "Too long.") in told(script, "ann")
+
+
+@pytest.mark.finding("T39")
+async def test_the_leads_own_plan_is_answered_while_no_process_runs(tmp_path):
+    script = ScriptedModel([hand_in(), "Approved."])
+    async with Team("crew", model=script, cwd=tmp_path, on_exit="suspend", permission_mode="plan") as team:
+        team.run("Plan it.")
+        await asyncio.wait_for(first_request(team), WAIT_S)
+    (request,) = Team.open_requests()
+    assert (request.kind, await request.allow()) == ("plan", True)
+    again, script = [], ScriptedModel(["Approved."] * 2)
+    async with Team.resume("crew", model=script, on_request=again.append, permission_mode="plan") as team:
+        await team.run("Go on.")
+    assert (again, "approved" in told(script, "team-lead")) == ([], True)
+
+
+@pytest.mark.finding("T39")
+@pytest.mark.parametrize("allows", [True, False])
+async def test_a_review_is_answered_while_no_process_runs_and_the_answer_counts_at_the_resume(tmp_path, allows):
+    async with a_team(tmp_path, waiting_crew(ann=[complete("1"), "Done."]), on_exit="suspend") as team:
+        await team.spawn("ann", "Take a task.")
+        await team.tasks.add("Do it", metadata={"for": ["ann"]}, review="human")
+        await asyncio.wait_for(first_request(team), WAIT_S)
+    (request,) = Team.open_requests()
+    assert (request.kind, request.is_alive) == ("review", False)
+    assert await (request.allow() if allows else request.deny("Too short."))
+    again, script = [], ScriptedModel({"lead": ["ok"] * 9, "ann": ["ok"] * 9})
+    async with Team.resume("crew", model=script, on_request=again.append) as team:
+        async with asyncio.timeout(WAIT_S):
+            while (task := await team.tasks.get("1")).in_review:
+                team.session.team.changed.clear()
+                await team.session.team.changed.wait()
+        assert (task.status == "completed", task.review_note.by) == (allows, "user")
+    assert again == []
 
 
 @pytest.mark.finding("3L11")

@@ -209,6 +209,15 @@ def parse_request(body: Mapping[str, Any]) -> tuple[PendingRequest, LeadProcess]
     return request, lead_process
 
 
+def is_asked_again(request: PendingRequest) -> bool:
+    """Return True when the resume of its session asks again: a call that waited, a plan, or a review."""
+    return request.kind in _ASKED_AGAIN or (request.kind in {"permission", "question"} and bool(request.tool_use_id))
+
+
+_ASKED_AGAIN = frozenset({"plan", "review"})
+"""Kinds of requests that files of the team bring back, with or without a call."""
+
+
 def request_body(
     question: Question, suggestions: Sequence[Mapping[str, Any]], lead_process: LeadProcess, incarnation: int | None
 ) -> dict[str, Any]:
@@ -341,14 +350,13 @@ def _with_state(place: RequestDirectory, body: dict[str, object]) -> PendingRequ
         return None
     request, lead_process = parsed
     is_alive = place.is_alive(lead_process)
-    is_asked_again = bool(request.tool_use_id) and request.kind in {"permission", "question"}
     return replace(
         request,
         team=place.team,
         box=place.box,
         is_alive=is_alive,
         resume="" if is_alive else place.resume_command,
-        waits_for_resume=is_asked_again and not is_alive and not lease_held(place.lease),
+        waits_for_resume=is_asked_again(request) and not is_alive and not lease_held(place.lease),
     )
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.approvals.external_member_permissions import ExternalMemberPermissions
-from teamwright.approvals.request_files import RequestFiles, parse_answer
+from teamwright.approvals.request_files import RequestFiles, is_asked_again, parse_answer
 from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpdate, Question, where_allowed
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, MessageSent, Notice, RequestAnswer, RequestClosed, RequestOpened
@@ -89,6 +89,10 @@ class RequestQueue(Struct):
     """The calls, by agent and id, whose request was left open by an earlier process of the session or by the end of
     the agent's process; with the request and its answer, if one was given since.
     """
+    _earlier_answers: list[tuple[PendingRequest, RequestAnswer]] = field(
+        default_factory=list[tuple[PendingRequest, RequestAnswer]]
+    )
+    """The answers that were given since to requests of an earlier process without a call, such as reviews."""
     _suspended: Callable[[], None] | None = None
     _parked: list[Question] = field(default_factory=list[Question])
     """Questions that came after `suspend`, which the resume asks."""
@@ -274,9 +278,11 @@ class RequestQueue(Struct):
         A call that waited is asked about again (`was_left_open`); an answer that came since then counts for it.
         """
         for request, answer in self.files.close_abandoned():
+            given = None if answer.by == "cancelled" else (request, answer)
             if request.tool_use_id:
-                given = None if answer.by == "cancelled" else (request, answer)
                 self._left_open[request.asker, request.tool_use_id] = given
+            elif given is not None and is_asked_again(request):
+                self._earlier_answers.append(given)
             closed = RequestClosed(
                 member=request.asker, request=request.id, verdict=answer.verdict, by=answer.by, reason=answer.text
             )
@@ -292,13 +298,14 @@ class RequestQueue(Struct):
 
     def _take_earlier_answer(self, question: Question) -> RequestAnswer | None:
         """Return the answer that was given while no process asked, if this is the same question word for word."""
-        found = self._left_open.pop((question.member, question.tool_use_id), None)
-        if found is None:
-            return None
-        earlier, answer = found
-        asked = (earlier.kind, earlier.tool, earlier.what, earlier.rule, earlier.input)
-        now = (question.kind, question.tool, question.what, question.rule, decode(encode(question.input)))
-        return answer if asked == now else None
+        if question.tool_use_id:
+            found = self._left_open.pop((question.member, question.tool_use_id), None)
+            return found[1] if found is not None and _asks_the_same(found[0], question) else None
+        for found in self._earlier_answers:
+            if found[0].asker == question.member and _asks_the_same(found[0], question):
+                self._earlier_answers.remove(found)
+                return found[1]
+        return None
 
     def pending(self) -> list[PendingRequest]:
         """Return the requests that wait for an answer in this process, the oldest first."""
@@ -404,6 +411,11 @@ class RequestQueue(Struct):
             self.files.team.deliver_late_answer(
                 over[0].owner, f"{id} is allowed now, too late: what was asked for did not run. {AGAIN}"
             )
+
+
+def _asks_the_same(earlier: PendingRequest, question: Question) -> bool:
+    asked = (earlier.kind, earlier.tool, earlier.what, earlier.rule, earlier.input)
+    return asked == (question.kind, question.tool, question.what, question.rule, decode(encode(question.input)))
 
 
 def _encode_suggestions(question: Question) -> tuple[Mapping[str, Any], ...]:

@@ -125,3 +125,20 @@ def test_a_member_whose_process_was_killed_asks_again_when_the_lead_starts_it_ag
     code, _, err = session.end()
     assert code == 0, err
     assert (repo / "made.txt").read_text() == "once\n"
+
+
+@pytest.mark.slow
+def test_a_background_sub_agent_of_a_member_asks_again_after_a_signal_ended_the_run(detached, repo):
+    session = detached(
+        [agent("JOB ada", name="ada"), "Wait.", "Seen.", "ok"],
+        ada=[agent("JOB sub", run_in_background=True), "Wait.", "Seen."],
+        sub=[call("Bash", command=ONCE), "It is made."],
+    )
+    session.set()
+    session.lead = session.program.start("-p", "go", *WAITS)
+    until(lambda: asked(session), "the request")
+    session.lead.terminate()
+    ended(session, 143)
+    answered_by_a_resume(session)
+    assert (repo / "made.txt").read_text() == "once\n"
+    assert "It is made." in session.told("ada")

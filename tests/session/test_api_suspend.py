@@ -165,6 +165,45 @@ def planner(request):
     return hand_in() if not made(request, "ExitPlanMode") else "ok"
 
 
+def delegator(owner: str):
+    """An owner, the lead or the member, whose background sub-agent runs one command and reports."""
+
+    def answer(request):
+        if request.agent_name not in {"team-lead", "ann"}:
+            ran = any(b'"tool_result"' in item for item in request.items)
+            return "It is made." if ran else [("Bash", {"command": COMMAND})]
+        if request.agent_name != owner or any(b'"tool_use"' in item for item in request.items):
+            return "waiting"
+        return [("Agent", {"description": "make it", "prompt": "Make the file.", "run_in_background": True})]
+
+    return ScriptedModel(answer)
+
+
+@pytest.mark.finding("T39")
+@pytest.mark.parametrize("owner", ["team-lead", "ann"])
+@pytest.mark.parametrize("answered", [True, False])
+async def test_a_background_sub_agent_that_waited_is_continued_and_its_answer_counts(tmp_path, owner, answered):
+    async with Team("crew", model=delegator(owner), cwd=tmp_path, on_exit="suspend") as team:
+        await team.spawn("ann", "Go.")
+        team.run("Go.")
+        await asyncio.wait_for(first_request(team), WAIT_S)
+    if answered:
+        (request,) = Team.open_requests()
+        assert await request.allow()
+    again, script = [], delegator(owner)
+
+    async def allow(request):
+        again.append(request.tool)
+        await request.allow()
+
+    async with Team.resume("crew", model=script, on_request=allow) as team:
+        await team.run("Go on.")
+        await team.wait_idle()
+    assert (again, (tmp_path / "made.txt").read_text()) == ([] if answered else ["Bash"], "done\n")
+    assert "It is made." in told(script, owner)
+    assert "was killed" not in told(script, owner)
+
+
 @pytest.mark.finding("T39")
 @pytest.mark.parametrize("allows", [True, False])
 async def test_a_plan_is_answered_while_no_process_runs_and_the_answer_counts_at_the_resume(tmp_path, allows):

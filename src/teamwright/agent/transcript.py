@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import iso_time
-from teamwright.protocol.messages import Block, bridge_gaps, encode, text_block, tool_calls, with_own_ids
+from teamwright.protocol.messages import Block, ToolCall, bridge_gaps, encode, text_block, tool_calls, with_own_ids
 from teamwright.storage.json_lines import LOST, LostLines, read_backward, read_lines, set_aside_damaged_lines
 
 SCHEMA = 1
@@ -349,13 +349,13 @@ def shown_messages_backward(transcript: Path) -> Iterator[bytes]:
             yield line[at + len(MESSAGE_KEY) : -1]
 
 
-def count_calls_without_result(transcript: Path) -> int:
-    """Return how many calls of the newest answer have no result, as after a kill between them."""
+def calls_without_result(transcript: Path) -> list[ToolCall]:
+    """Return the calls of the newest answer that have no result, as after a kill between them."""
     steps = (line for line in read_backward(transcript) if not line.startswith((_QUEUED, _COMPACT, _PREFIX)))
     last = next(steps, b"")
     at = last.find(MESSAGE_KEY)
     item = last[at + len(MESSAGE_KEY) : -1] if at > 0 else USER_MESSAGE
-    return 0 if item.startswith(USER_MESSAGE) else len(tool_calls(cast("list[Block]", json.loads(item)["content"])))
+    return [] if item.startswith(USER_MESSAGE) else tool_calls(cast("list[Block]", json.loads(item)["content"]))
 
 
 def parse_header(line: bytes, path: Path) -> Mapping[str, Any]:

@@ -71,7 +71,12 @@ from teamwright.subagents.reports import job_end_notice
 from teamwright.team_records.file_stores import FileStores
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.team_records.team_status import TeamStatus
-from teamwright.teams.job_notices import connect_owners, notify_lost, notify_lost_subagents
+from teamwright.teams.job_notices import (
+    connect_owners,
+    continue_waiting_subagents,
+    notify_lost,
+    notify_lost_subagents,
+)
 from teamwright.teams.spawn import start_in_process
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import ReportEnd, TeamPorts
@@ -224,6 +229,8 @@ async def _begin(
     )
     await reception.resume_plan()
     notify_lost(parts.agent_factory.toolset.jobs, team, None, job_end_notice)
+    left_open = {id for _, id in parts.requests.calls_left_open()}
+    await continue_waiting_subagents(parts.agent_factory.toolset.agents, team, None, left_open)
     notify_lost_subagents(parts.agent_factory.toolset.agents, team, None)
     guest.place.keep()
     guest.check_mail()

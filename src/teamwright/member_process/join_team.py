@@ -61,7 +61,12 @@ from teamwright.tasks.task_store import TaskInterest
 from teamwright.team_records.file_stores import FileStores
 from teamwright.team_records.team_state import Incarnation, process_directory
 from teamwright.team_records.team_status import TeamStatus
-from teamwright.teams.job_notices import connect_owners, notify_lost, notify_lost_subagents
+from teamwright.teams.job_notices import (
+    connect_owners,
+    continue_waiting_subagents,
+    notify_lost,
+    notify_lost_subagents,
+)
 from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.plan_approval import resume_plan
 from teamwright.teams.spawn import start_in_process
@@ -282,6 +287,7 @@ async def _join(
     led_member.require_wanted()
     teammate = await _start(team, entry, incarnation, spawn, stack)
     notify_lost(agent_factory.toolset.jobs, team, None, job_end_notice)
+    await continue_waiting_subagents(agent_factory.toolset.agents, team, None, approver.calls_left_open())
     notify_lost_subagents(agent_factory.toolset.agents, team, None)
     await take_tasks(agent_factory.budget_tracker, team)
     led_member.set_member(teammate)

@@ -309,6 +309,10 @@ class RemoteApprover(Struct):
         """Return True when this agent's call waited for an answer when its process ended. It never ran."""
         return [member, tool_use_id] in self.line.hello.get("left_open", ())
 
+    def calls_left_open(self) -> set[str]:
+        """Return the ids of all calls of the team of which `was_left_open` is true."""
+        return {str(id) for _, id in self.line.hello.get("left_open", ())}
+
     async def grant(self, owner: str, _policy: Policy, answer: PermissionAnswer) -> None:
         """Send the grants of an approval to the lead's process, which applies them in all processes."""
         if self.own_policies is not None:

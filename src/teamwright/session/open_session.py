@@ -63,7 +63,12 @@ from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import make_private
 from teamwright.subagents.reports import job_end_notice
 from teamwright.team_records.team_status import TeamStatus
-from teamwright.teams.job_notices import connect_owners, notify_lost, notify_lost_subagents
+from teamwright.teams.job_notices import (
+    connect_owners,
+    continue_waiting_subagents,
+    notify_lost,
+    notify_lost_subagents,
+)
 from teamwright.teams.lead_agent import Lead
 from teamwright.teams.resume_result import ResumeResult
 from teamwright.teams.shutdown_deadlines import ShutdownDeadlines
@@ -315,6 +320,8 @@ async def _resume_team(session: Session, context: SessionContext, undo: ExitStac
             session.warnings += _unreadable_teams(context)
         session.requests.close_abandoned()
         notify_lost(session.jobs, session.team, session.lead, job_end_notice)
+        left_open = {id for _, id in session.requests.calls_left_open()}
+        await continue_waiting_subagents(session.agents, session.team, session.lead, left_open)
         notify_lost_subagents(session.agents, session.team, session.lead)
     except BaseException:
         if await session.team.teams.find_led_by(session.id) is not None:

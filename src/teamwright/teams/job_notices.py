@@ -5,7 +5,7 @@ Delivered live, and after a kill from `unreported`. Depends on the lead, the tea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
@@ -13,13 +13,17 @@ from msgspec import Struct
 
 from teamwright.agent.background_jobs import BackgroundJobs, Job
 from teamwright.agent.conversation import Conversation
+from teamwright.agent.transcript import calls_without_result
 from teamwright.hooks import payload
 from teamwright.hooks.payload import HookAgent
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, iso_time
 from teamwright.protocol.runtime_tags import TaskEnd, escape_tags
 from teamwright.subagents.registry import INTERRUPTED, SESSION_ENDED, Subagents
 from teamwright.subagents.reports import end_notice as of_agent
 from teamwright.subagents.reports import job_end_notice, subagent_event
+from teamwright.subagents.run import CallRef
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
@@ -182,6 +186,28 @@ def notify_lost_subagents(subagents: Subagents, team: SessionTeam, lead: Lead | 
     )
     for run in runs:
         team.emit(subagent_event(run))
+
+
+async def continue_waiting_subagents(
+    subagents: Subagents, team: SessionTeam, lead: Lead | None, left_open: Collection[str]
+) -> None:
+    """Continue the background sub-agents of an earlier process whose calls waited for an answer when it ended.
+
+    Each asks again, and an answer that was given since counts. `left_open` has the ids of such calls. An agent that
+    cannot continue is left to the notice about its end. Call it when the members are there, before the notices.
+    """
+    if not left_open or not subagents.settings.background:
+        return
+    for run in subagents.unreported():
+        if not run.background or _find_owner(run.owner, team, lead) is None:
+            continue  # the call that waits for it, or its owner, continues it
+        try:
+            if any(call.id in left_open for call in calls_without_result(run.transcript)):
+                await subagents.resume(run, "", run.owner, CallRef(), background=True)
+        except (TeamwrightError, OSError, ValueError, KeyError) as problem:
+            why = problem.what if isinstance(problem, TeamwrightError) else str(problem)
+            text = f"the sub-agent {run.id} waited for an answer, and could not be continued: {why}"
+            team.emit(Notice(member=run.owner, text=text, level="warning"))
 
 
 def deliver_text(current_team: Callable[[], SessionTeam | None], agent: HookAgent, text: str, wakes: bool) -> None:

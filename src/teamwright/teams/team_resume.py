@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from teamwright.agent.transcript import count_calls_without_result, read_header
+from teamwright.agent.transcript import calls_without_result, read_header
 from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
@@ -236,7 +236,7 @@ async def _start_member(team: SessionTeam, member: RosterMember, incarnation: In
 def _count_cut_off_calls(incarnation: Incarnation) -> int:
     """Return the number of the member's calls without a result."""
     with suppress(OSError, ValueError, KeyError, TypeError):  # then the member reports the problem of its transcript
-        return count_calls_without_result(Path(incarnation.transcript))
+        return len(calls_without_result(Path(incarnation.transcript)))
     return 0
 
 

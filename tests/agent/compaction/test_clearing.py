@@ -12,7 +12,7 @@ import pytest
 
 from teamwright.agent.compaction import clear_conversation, compact_now
 from teamwright.agent.conversation import INTERRUPTED_RESULT, Conversation, UserMessage
-from teamwright.agent.transcript import count_calls_without_result, find_delivered_ids, messages_backward, read_history
+from teamwright.agent.transcript import calls_without_result, find_delivered_ids, messages_backward, read_history
 from teamwright.agent.turn_loop import run_turn
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.errors import StorageError
@@ -82,7 +82,7 @@ async def test_a_call_that_was_cut_off_stays_behind_with_a_result_and_nothing_is
     assert (await clear_conversation(agent)).done
     again = loaded(agent)
     assert not again.unanswered_calls() and not again.owes_answer and list(again.queued) == ["notice:n"]
-    assert count_calls_without_result(again.path) == 0
+    assert calls_without_result(again.path) == []
     assert INTERRUPTED_RESULT.encode() in again.path.read_bytes()
 
 
@@ -150,7 +150,7 @@ def test_killed_at_every_moment_it_is_before_the_boundary_or_behind_it(tmp_path,
         else:
             assert len(made.items) >= 2 and json.loads(made.items[0])["content"][0]["text"] == "a letter"
         made.append_user_message(UserMessage((text_block("go on"),), ("prompt:p",)))
-        assert count_calls_without_result(made.path) == 0
+        assert calls_without_result(made.path) == []
         made.close()
     assert at >= 7
 

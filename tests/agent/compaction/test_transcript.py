@@ -11,7 +11,7 @@ from teamwright.agent.summary_texts import condense, cut_results
 from teamwright.agent.transcript import (
     MAX_LISTED_IDS,
     CompactBoundary,
-    count_calls_without_result,
+    calls_without_result,
     find_delivered_ids,
     read_history,
     without_thinking,
@@ -156,7 +156,7 @@ def test_what_is_owed_and_interrupted_is_the_same_before_and_after(tmp_path):
     last = Conversation.load(made.path, PREFIX)
     assert last.interrupted and not last.owes_answer
     assert len(list(last.messages_backward())) == 7, "all messages are there, the newest first, and no summary"
-    assert count_calls_without_result(made.path) == 0
+    assert calls_without_result(made.path) == []
 
 
 def test_calls_without_a_result_are_never_folded(tmp_path):

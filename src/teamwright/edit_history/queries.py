@@ -21,6 +21,7 @@ from teamwright.edit_history.history_location import (
     running_members,
     subagent_owners,
 )
+from teamwright.edit_history.removed_worktrees import RemovedWorktrees
 from teamwright.edit_history.session_diff import FileChange, count_reverted, file_changes, newest_edit_of_call
 from teamwright.edit_history.undo import UndoPlan, UndoResult, apply_undo, require_plan
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
@@ -68,7 +69,9 @@ def session_changes(place: HistoryLocation, member: str | None = None) -> Sessio
             return SessionChanges(place, record.member, files, damaged=edits.damaged, against=diff.against)
     by = agents_of_member(place, edits, member, owners)
     cut_off = edits.cut_off.at if edits.cut_off is not None else ""
-    files = file_changes(edits, place.history, place.cwd, by, owners)
+    files = RemovedWorktrees(place.home, place.cwd).explain_changes(
+        file_changes(edits, place.history, place.cwd, by, owners)
+    )
     return SessionChanges(place, member or "", files, 0 if by else count_reverted(edits), cut_off, edits.damaged)
 
 
@@ -158,7 +161,8 @@ def _planned(place: HistoryLocation, member: str | None, left: tuple[str, ...]) 
             note="nothing was changed",
         )
     wish = make_undo_request(place, edits, member, left, subagent_owners(place) if member else {})
-    return require_plan(edits, place.history, place.cwd, wish)
+    removed = RemovedWorktrees(place.home, place.cwd)
+    return require_plan(edits, place.history, place.cwd, wish, removed.explain_plan)
 
 
 def require_agreed(plan: UndoPlan, agreed: UndoPlan | None) -> None:

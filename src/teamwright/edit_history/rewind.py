@@ -37,6 +37,7 @@ from teamwright.agent.transcript import (
 from teamwright.edit_history.edit_journal_reader import EditJournal, PromptEntry, Scope, read_journal
 from teamwright.edit_history.history_location import HistoryLocation, find_history, running_members
 from teamwright.edit_history.queries import leave_notice, require_agreed, take_lease
+from teamwright.edit_history.removed_worktrees import RemovedWorktrees
 from teamwright.edit_history.undo import UndoPlan, UndoResult, apply_undo, plan_rewind
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.ids import session_id
@@ -156,7 +157,7 @@ def _plan(place: HistoryLocation, edits: EditJournal, number: int, scope: Scope)
         _, together = find_position(place, prompt)
         # Prompts that one line delivered leave the conversation together.
         number = min(one.number for one in edits.current_prompts if one.id in together)
-    return plan_rewind(edits, place.history, number, scope)
+    return RemovedWorktrees(place.home, place.cwd).explain_plan(plan_rewind(edits, place.history, number, scope))
 
 
 def find_prompt(place: HistoryLocation, edits: EditJournal, number: int) -> PromptEntry:

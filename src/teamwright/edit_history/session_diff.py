@@ -66,6 +66,9 @@ def display_path(path: str, cwd: str) -> str:
     return os.path.relpath(path, cwd) if inside else path
 
 
+DELETED_SINCE = "deleted since"
+"""The note about a file that is gone."""
+
 COMPARED_MOST = 4 * 1024 * 1024
 """Maximum bytes of a content that is compared line by line."""
 
@@ -176,7 +179,7 @@ def _since(lines: Sequence[ChangeEntry], now: str | None, why: str) -> str:
     if now == last:
         return ""
     if now is None:
-        return "deleted since"
+        return DELETED_SINCE
     if now == lines[-1].before:
         return "again what it was before the last edit"
     return "changed since by something else"

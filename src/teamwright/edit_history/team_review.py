@@ -29,6 +29,7 @@ from teamwright.edit_history.history_location import (
     subagent_owners,
 )
 from teamwright.edit_history.queries import undo_in_session, undo_on_disk
+from teamwright.edit_history.removed_worktrees import RemovedWorktrees
 from teamwright.edit_history.session_diff import FileChange, file_changes
 from teamwright.git.git_calls import git_program
 from teamwright.git.repository import work_tree
@@ -163,7 +164,8 @@ def _member(
     by: tuple[str, ...] = ()
     with suppress(TeamwrightError, UsageError):  # an external member, or one without edits
         by = agents_of_member(place, edits, name, owners)
-    files = tuple(file_changes(edits, place.history, place.cwd, by, owners)) if by else ()
+    changes = file_changes(edits, place.history, place.cwd, by, owners) if by else iter(())
+    files = tuple(RemovedWorktrees(place.home, place.cwd).explain_changes(changes))
     newest = max((one.at for lines in edits.changes.values() for one in lines if one.member in by), default="")
     accepted = edits.accepted.get(name, "")
     calls, tokens, usd = _cost(cost)

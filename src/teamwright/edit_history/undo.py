@@ -44,6 +44,10 @@ from teamwright.tools.files.file_change import lock_file, read_all, write_file
 WITHOUT_CONTENT = "what it had before is missing or damaged in the session's history"
 
 
+WAS_DELETED = "it was deleted since"
+"""The reason for a file that is gone."""
+
+
 Did: TypeAlias = Literal["restored", "removed", "already", "kept"]
 """The result of an undo for a file: its former content, removed, had it already, left as it is."""
 
@@ -149,8 +153,14 @@ def limit_of_undo(cwd: str) -> str:
     return "changes by shell commands are covered, but not to files that git ignores"
 
 
-def require_plan(edits: EditJournal, history: Path, cwd: str, wish: UndoRequest) -> UndoPlan:
-    """Return the plan; files that must not be touched are left, with the reason in `refused`.
+def require_plan(
+    edits: EditJournal,
+    history: Path,
+    cwd: str,
+    wish: UndoRequest,
+    explain: Callable[[UndoPlan], UndoPlan] = lambda plan: plan,
+) -> UndoPlan:
+    """Return the plan; files that must not be touched are left, with the reason in `refused`, as `explain` words it.
 
     Raises TeamwrightError (`undo-refused`) when no file is left to undo, UsageError for a file to leave that the plan
     does not contain, StorageError.
@@ -159,6 +169,7 @@ def require_plan(edits: EditJournal, history: Path, cwd: str, wish: UndoRequest)
     if plan is None:
         raise _nothing(edits, wish.who, cwd)
     _require_known(plan, wish.left, cwd)
+    plan = explain(plan)
     if plan.refused:
         if not plan.steps:
             raise _refusal(plan, cwd)
@@ -428,7 +439,7 @@ def _step(history: Path, path: str, own: Sequence[ChangeEntry], now: CurrentCont
     if now.digest == first.before and mode in {"", file_mode(path)}:
         return UndoStep(path, now.digest, first.before, members, already=True, by_shell=by_shell)
     if now.digest != last.after:
-        return RefusedFile(path, "it was deleted since" if now.digest is None else "it changed since")
+        return RefusedFile(path, WAS_DELETED if now.digest is None else "it changed since")
     if first.before is not None and load_content(history, first.before) is None:
         return RefusedFile(path, WITHOUT_CONTENT)
     return UndoStep(path, now.digest, first.before, members, first.made, mode=mode, by_shell=by_shell)

@@ -104,8 +104,7 @@ class FileIntegrationStore:
         return read_entry(self._directory, id)
 
     async def entries(self) -> list[IntegrationEntry]:
-        found = [_read(path) for path in self._directory.glob("*.json")]
-        return sorted(found, key=lambda entry: (entry.order, entry.id))
+        return read_entries(self._directory)
 
     async def change(self, id: str, change: ChangeEntry) -> IntegrationEntry:
         path = _path(self._directory, id)
@@ -120,6 +119,12 @@ class FileIntegrationStore:
 def task_entry_id(task: str, work: TaskIntegration) -> str:
     """Return the id of the entry for the commit of a completed task."""
     return f"{work.branch.rpartition('/')[2]}-{task}-{work.tip[:12]}"
+
+
+def read_entries(directory: Path) -> list[IntegrationEntry]:
+    """Return all entries of a queue on files, in the order in which they are worked. Raises StorageError."""
+    found = [_read(path) for path in directory.glob("*.json")]
+    return sorted(found, key=lambda entry: (entry.order, entry.id))
 
 
 def read_entry(directory: Path, id: str) -> IntegrationEntry | None:

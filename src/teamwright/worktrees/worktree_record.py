@@ -134,6 +134,12 @@ def member_branch(team: str, member: str) -> str:
     return f"{BRANCHES}/{ref_part(team)}/{'member-' if part == INTEGRATION else ''}{part}"
 
 
+def tree_name(branch: str) -> str:
+    """Return the name of the directory of the worktree with this branch of a member; empty for another branch."""
+    parts = branch.split("/")
+    return f"{parts[1]}-{parts[2]}" if len(parts) == 3 and parts[0] == BRANCHES else ""
+
+
 def ref_part(name: str) -> str:
     """Return a name as one part of a branch's name: git allows neither spaces nor some signs."""
     part = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")

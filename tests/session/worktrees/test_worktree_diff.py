@@ -70,3 +70,60 @@ async def test_the_diff_of_a_member_has_what_is_not_integrated_with_files_that_a
     printed = await asyncio.to_thread(give, "@ann")
     assert printed.exception is None, printed.exception
     assert "done.txt" in printed.output, "without its worktree the recorded edits are shown"
+
+
+def run(*words: str):
+    """The result of a command; an error of it is in `exception`."""
+    return CliRunner().invoke(root, list(words), standalone_mode=False)
+
+
+@pytest.mark.parametrize("strategy", ["merge", "squash", "rebase"])
+@pytest.mark.finding("T39")
+@pytest.mark.slow_after(1)
+async def test_files_of_a_merged_and_removed_worktree_name_the_commit_that_takes_them_back(
+    shop, tmp_path, monkeypatch, strategy
+):
+    (tmp_path / "settings.json").write_text(json.dumps({"worktrees": {"merge": strategy}}))
+    edits = [("Read", {"file_path": "a.txt"})], [write("new.txt"), write("a.txt", "two\n")]
+    model = waiting_crew(ann=[*edits, complete("1"), "Done."])
+    async with a_team(shop, model, settings_file=tmp_path / "settings.json") as team:
+        await team.tasks.add("Change both", metadata={"for": ["ann"]})
+        await team.spawn("ann", "Take a task.", isolation="worktree")
+        await finished(team, 1)
+    monkeypatch.chdir(shop)
+    merged = git(shop, "rev-parse", "teamwright/crew/integration")
+    way = f"git revert {'-m 1 ' if strategy == 'merge' else ''}{merged[:12]}"
+    assert (await asyncio.to_thread(run, "worktrees", "remove", "crew-ann")).exit_code == 0
+    shown = (await asyncio.to_thread(run, "diff")).output
+    assert (shown.count(way), "deleted since" in shown) == (2, False)
+    refused = (await asyncio.to_thread(run, "undo", "--yes")).exception
+    assert refused.slug == "undo-refused"
+    assert [way in reason for _, reason in refused.looked_at] == [True, True]
+    git(shop, "checkout", "-q", "teamwright/crew/integration")
+    git(
+        shop,
+        "-c",
+        "user.name=Ann",
+        "-c",
+        "user.email=ann@example.org",
+        *way.split()[1:2],
+        "--no-edit",
+        *way.split()[2:],
+    )
+    assert ((shop / "a.txt").read_text(), (shop / "new.txt").exists()) == ("one\n", False)
+
+
+@pytest.mark.finding("T39")
+@pytest.mark.slow_after(1)
+async def test_files_of_a_worktree_that_was_removed_with_force_name_their_copy(shop, monkeypatch):
+    model = waiting_crew(ann=[write("new.txt"), "Done."])
+    async with a_team(shop, model) as team:
+        ann = await team.spawn("ann", "Wait.", isolation="worktree")
+        await until(team, lambda: ann.state == "idle" and team.session.team.is_quiet())
+        await team.send("ann", "Write it.")
+        await until(team, lambda: ann.state == "idle" and team.session.team.is_quiet())
+    monkeypatch.chdir(shop)
+    assert (await asyncio.to_thread(run, "worktrees", "remove", "crew-ann", "--force")).exit_code == 0
+    [copy] = find_home().archive.glob("worktree-crew-ann-*/files")
+    refused = (await asyncio.to_thread(run, "undo", "--yes")).exception
+    assert [reason.endswith(str(copy)) for _, reason in refused.looked_at] == [True]

@@ -141,7 +141,7 @@ async def test_a_refused_conversation_is_sent_once_more_without_thinking_and_sta
             agent.model_calls_left = None
             assert (await run_turn(agent, prompt("go on"))).stop == "done"
             notices = [event for event in events if isinstance(event, Notice)]
-            assert sum("without the earlier thinking" in notice.text for notice in notices) == 1
+            assert sum("without earlier thinking" in notice.text for notice in notices) == 1
             assert len(seen) == 3, "one refused request, one without thinking"
             assert (await run_turn(agent, prompt("go on"))).stop == "done"
             agent.conversation.close()
@@ -190,3 +190,21 @@ async def test_a_refused_request_without_thinking_is_not_sent_again(tmp_path):
     agent, _ = an_agent(tmp_path, model)
     assert (await run_turn(agent, prompt("go"))).stop == "failed"
     assert len(model.seen) == 1
+
+
+@pytest.mark.finding("3L6", "3L7")
+async def test_a_block_of_an_unknown_kind_that_the_service_refuses_ends_no_conversation(tmp_path):
+    hologram = {"type": "hologram", "data": [1]}
+    no = Failure("model-failed", "refused the request (HTTP 400): hologram", refuses_request=True)
+    answers = says(hologram, "one", call("Echo", "t1", text="x")), says(hologram), no, says("two"), says("three")
+    model = Listed(*answers)
+    agent, _ = an_agent(tmp_path, model, [Echo()])
+    assert (await run_turn(agent, prompt("go"))).stop == "done"
+    assert hologram in model.seen[1][1]["content"], "a service gets its own block back unless it refuses it"
+    for _ in range(2):
+        assert (await run_turn(agent, prompt("go on"))).stop == "done"
+    said = [message["content"] for message in model.seen[-1] if message["role"] == "assistant"]
+    assert [[block["type"] for block in content] for content in said] == [["text", "tool_use"], ["text"], ["text"]]
+    agent.conversation.close()
+    loaded = Conversation.load(agent.conversation.path, agent.conversation.prefix)
+    assert "hologram" not in str(loaded.items)

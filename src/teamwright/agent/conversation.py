@@ -336,7 +336,8 @@ class Conversation(Struct):
         self.prefix = prefix
 
     def switch_prefix(self, prefix: Prefix, about: Mapping[str, Any]) -> None:
-        """Send another prefix from now on, and drop earlier thinking blocks, which belong to the prefix before.
+        """Send another prefix from now on, and drop earlier thinking and other blocks of a service, which belong to the
+        prefix before.
 
         `about` goes into the line that records the change. Raises StorageError.
         """

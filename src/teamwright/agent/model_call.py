@@ -298,7 +298,8 @@ async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str
 
 
 async def _send_repaired(agent: Agent, request: Request, so_far: PartialAnswer, refusal: Failure) -> CallOutcome:
-    """Send a refused conversation once more without earlier thinking, which is valid for one key and one service only.
+    """Send a refused conversation once more with text and calls alone: earlier thinking and unknown blocks are valid
+    for one key and one service only.
 
     Return the answer, or the first refusal. A form that the service accepts is kept.
     """
@@ -314,7 +315,7 @@ async def _send_repaired(agent: Agent, request: Request, so_far: PartialAnswer, 
     if not agent.conversation.is_closed:
         with suppress(StorageError):  # the answer cannot be stored either, which ends the turn
             agent.conversation.repair({"why": "refused", "model": agent.model.card.name})
-    text = f"{refusal.sentence}. The conversation continues without the earlier thinking of the model."
+    text = f"{refusal.sentence}. The conversation continues with its text and tool calls, without earlier thinking."
     agent.emit(Notice(member=agent.name, text=text, level="warning"))
     return answer
 

@@ -253,7 +253,7 @@ def _apply_boundary(history: History, boundary: CompactBoundary) -> None:
 
 
 def _apply_prefix_line(line: bytes, history: History, path: Path) -> None:
-    """Apply a new prefix: earlier thinking blocks are not sent again."""
+    """Apply a new prefix: earlier thinking and other blocks of a service are not sent again."""
     try:
         history.later_prefix = str(json.loads(line)["prefix"])
     except (ValueError, KeyError, TypeError) as problem:
@@ -389,22 +389,34 @@ def without_thinking(item: bytes) -> bytes:
         return item
     message = cast("dict[str, Any]", json.loads(item))
     content = cast("list[Block]", message["content"])
-    left = [block for block in content if block.get("type") not in _THOUGHTS]
-    if len(left) == len(content):
+    return _with_blocks(item, message, [block for block in content if block.get("type") not in _THOUGHTS])
+
+
+def _with_text_and_calls(item: bytes) -> bytes:
+    """Return an answer without blocks of other kinds: thinking, and what only one service or one key accepts."""
+    if item.startswith(USER_MESSAGE):
+        return item
+    message = cast("dict[str, Any]", json.loads(item))
+    content = cast("list[Block]", message["content"])
+    return _with_blocks(item, message, [block for block in content if block.get("type") in ("text", "tool_use")])
+
+
+def _with_blocks(item: bytes, message: Mapping[str, Any], left: Sequence[Block]) -> bytes:
+    if len(left) == len(message["content"]):
         return item
     return encode({**message, "content": left or [text_block("(no words)")]})
 
 
 def repaired_messages(items: Sequence[bytes]) -> list[bytes]:
-    """Return the messages as a service accepts them that refused them before: without thinking, each call with an id
-    that no other call has.
+    """Return the messages as a service accepts them that refused them before: answers have text and calls alone, each
+    call with an id that no other call has.
 
     A message without a fault is returned as the same object.
     """
     used_ids: set[str] = set()
     renamed: dict[str, str] = {}
     repaired: list[bytes] = []
-    for item in map(without_thinking, items):
+    for item in map(_with_text_and_calls, items):
         if item.startswith(USER_MESSAGE):
             item, renamed = _with_renamed_results(item, renamed) if renamed else item, {}
         elif b'"tool_use"' in item:

@@ -61,3 +61,26 @@ async def test_a_directory_in_which_a_rule_forbids_an_edit_is_not_opened_as_a_wh
     denied = [f"Edit(/{place}/home/docs/a.txt)"]
     await run(place, "touch ~/docs/n; python3 sneak.py", disallowed_tools=denied)
     assert (place / "home" / "docs" / "a.txt").read_text() == "a"
+
+
+@pytest.mark.finding("3P10")
+async def test_a_file_of_two_names_may_be_made_in_a_project_and_is_kept_where_it_exists(place, each_implementation):
+    """`.github/hooks` is guarded, and neither `.github` nor other directories in it."""
+    hook, flow = (place / "work" / ".github" / name for name in ("hooks/a.json", "workflows/a.yml"))
+    await run(
+        place, "mkdir -p .github/hooks .github/workflows; echo 1 | tee .github/hooks/a.json .github/workflows/a.yml"
+    )
+    assert (hook.read_text(), flow.read_text()) == ("1\n", "1\n")
+    said = await run(place, "echo 2 > .github/workflows/a.yml; python3 -c \"open('.github/hooks/a.json', 'w')\"")
+    assert (hook.read_text(), flow.read_text()) == ("1\n", "2\n"), said
+
+
+@pytest.mark.finding("3S1", "3P10")
+async def test_a_granted_directory_gets_a_named_missing_file_and_no_guarded_one(place, each_implementation):
+    """A person's trust decides on guarded files at the top of a project alone."""
+    out = place / "out"
+    out.mkdir()
+    line = f"echo 1 > {out}/new.txt; mkdir -p {out}/.github/hooks; echo 1 > {out}/.github/hooks/a.json"
+    said = await run(place, f"{line}; echo 1 > {out}/.mcp.json")
+    left = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    assert left == {"new.txt"}, said

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -10,8 +11,9 @@ from teamwright.sandbox import protected_files
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities
 from teamwright.sandbox.command_needs import NO_NEEDS, command_needs
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy, protected_paths
+from teamwright.sandbox.guarded_files import PROTECTED_NAMES
 from teamwright.sandbox.landlock import Landlock
-from teamwright.sandbox.policy import PolicyName
+from teamwright.sandbox.policy import PolicyName, is_inside
 from teamwright.sandbox.protected_files import ProtectedFiles
 
 
@@ -183,3 +185,35 @@ def test_the_runtimes_own_files_in_a_protected_directory_are_no_changes_of_the_c
     assert before.restore(tmp_path / "quarantine") == [str(settings)]
     assert (settings.read_text(), ended_in.read_text(), inbox.read_text()) == ("{}", "/", "[]")
     assert (output.parent / "events.jsonl").read_text() == "1\n2\n"
+
+
+@pytest.mark.finding("3P10")
+def test_a_missing_file_at_the_top_of_a_project_may_be_made_and_the_same_file_anywhere_else_may_not(tmp_path):
+    """A person's trust decides on the first; programs obey the others at once."""
+    top = Path(os.path.realpath(tmp_path))
+    project, home, granted = (top / name for name in ("project", "home", "granted"))
+    for directory in (project, home, granted):
+        directory.mkdir()
+    place = SandboxPaths(str(home), (), (), "", {})
+    request = ConfinementRequest(PolicyName.WORK, (project, home), opened=[str(granted)])
+    policy = make_policy(request, place)
+    names = (".mcp.json", ".github/hooks", ".claude")
+    assert set(names) <= set(PROTECTED_NAMES)
+    assert not policy.guarded & {str(project / name) for name in names}
+    assert policy.guarded >= {str(directory / name) for directory in (home, granted) for name in names}
+    assert not policy.may_change(str(granted / ".github/hooks/x.json"))
+
+
+@pytest.mark.finding("3S1", "3P10")
+def test_a_granted_path_that_is_a_missing_file_opens_nothing_and_is_no_project(tmp_path):
+    top = Path(os.path.realpath(tmp_path))
+    project, out = top / "project", top / "out"
+    for directory in (project, out):
+        directory.mkdir()
+    place = SandboxPaths(str(top / "home"), (), (), "", {})
+    missing = [str(out / name) for name in ("new.txt", ".mcp.json", ".github/hooks")]
+    request = ConfinementRequest(PolicyName.WORK, (project,), opened=missing, writable=missing)
+    policy = make_policy(request, place)
+    assert policy.writable & {str(out), *missing} == frozenset()
+    assert not [path for path in missing if policy.may_change(path)]
+    assert not [path for path in policy.guarded if is_inside(path, str(out))], "a file has no guarded files below it"

@@ -41,7 +41,7 @@ GUARDED_KINDS = (
     _kind(
         "settings of Teamwright and Claude Code",
         ".teamwright/ .claude/ .mcp.json",
-        "https://docs.claude.com/en/docs/claude-code/settings https://docs.claude.com/en/docs/claude-code/mcp",
+        "https://code.claude.com/docs/en/settings https://code.claude.com/docs/en/mcp",
         is_automatic=True,
     ),
     _kind(
@@ -58,7 +58,7 @@ GUARDED_KINDS = (
         " https://kilo.ai/docs/automate/mcp/using-in-kilo-code https://docs.cline.bot"
         " https://ampcode.com/manual https://qwenlm.github.io/qwen-code-docs https://www.jetbrains.com/help/junie"
         " https://kiro.dev/docs/hooks https://docs.trae.ai https://docs.augmentcode.com https://docs.factory.ai"
-        " https://github.com/charmbracelet/crush https://block.github.io/goose/docs/guides/using-goosehints"
+        " https://github.com/charmbracelet/crush https://goose-docs.ai/docs/guides/context-engineering/using-goosehints"
         " https://docs.github.com/en/copilot/how-tos/use-copilot-agents/cloud-agent/use-hooks",
         is_automatic=True,
     ),
@@ -83,7 +83,7 @@ GUARDED_KINDS = (
         "editors: tasks, settings and commands of a project",
         ".vscode/ *.code-workspace .idea/ .run/ .fleet/ .zed/ .vimrc .exrc .nvimrc .nvim.lua .lvimrc .dir-locals.el"
         " .dir-locals-2.el",
-        "https://code.visualstudio.com/docs/editor/workspaces https://code.visualstudio.com/docs/debugtest/tasks"
+        "https://code.visualstudio.com/docs/editing/workspaces/workspaces https://code.visualstudio.com/docs/debugtest/tasks"
         " https://www.jetbrains.com/help/idea/run-debug-configuration.html https://zed.dev/docs/tasks"
         " https://neovim.io/doc/user/options.html"
         " https://www.gnu.org/software/emacs/manual/html_node/emacs/Directory-Variables.html",
@@ -92,7 +92,7 @@ GUARDED_KINDS = (
     _kind(
         "containers and machines for development",
         ".devcontainer/ .devcontainer.json .gitpod.yml .gitpod.dockerfile",
-        "https://containers.dev/implementors/spec https://www.gitpod.io/docs/classic/user/references/gitpod-yml",
+        "https://containers.dev/implementors/spec https://ona.com/docs/classic/user/references/gitpod-yml",
         is_automatic=True,
     ),
     _kind(
@@ -120,7 +120,7 @@ GUARDED_KINDS = (
         " .travis.yml azure-pipelines.yml bitbucket-pipelines.yml .drone.yml .woodpecker.yml .woodpecker.yaml"
         " .woodpecker/ .buildkite/ jenkinsfile appveyor.yml .appveyor.yml .cirrus.yml .semaphore/",
         "https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-syntax"
-        " https://docs.gitlab.com/ci/yaml https://circleci.com/docs/configuration-reference"
+        " https://docs.gitlab.com/ci/yaml https://circleci.com/docs/reference/configuration-reference"
         " https://docs.travis-ci.com https://learn.microsoft.com/azure/devops/pipelines/yaml-schema"
         " https://buildkite.com/docs/pipelines https://woodpecker-ci.org/docs/usage/workflow-syntax",
     ),
@@ -130,7 +130,7 @@ GUARDED_KINDS = (
         " pnpmfile.mjs pnpmfile.js pnpm-workspace.yaml bunfig.toml"
         " .bundle/ .cargo/ .mvn/ gradle/wrapper/ .bazelrc .bazeliskrc node_modules/.bin/",
         "https://docs.npmjs.com/cli/configuring-npm/npmrc https://yarnpkg.com/configuration/yarnrc"
-        " https://pnpm.io/pnpmfile https://pnpm.io/config-dependencies https://bun.sh/docs/runtime/bunfig https://bundler.io/man/bundle-config.1.html"
+        " https://pnpm.io/pnpmfile https://pnpm.io/config-dependencies https://bun.com/docs/runtime/bunfig https://bundler.io/man/bundle-config.1.html"
         " https://doc.rust-lang.org/cargo/reference/config.html https://maven.apache.org/configure.html"
         " https://docs.gradle.org/current/userguide/gradle_wrapper.html https://bazel.build/run/bazelrc",
     ),
@@ -141,7 +141,7 @@ GUARDED_KINDS = (
         "https://docs.python.org/3/library/site.html https://docs.python.org/3/library/venv.html"
         " https://docs.python.org/3/library/pdb.html https://ipython.readthedocs.io/en/stable/config/intro.html"
         " https://sourceware.org/gdb/current/onlinedocs/gdb.html https://lldb.llvm.org/man/lldb.html"
-        " https://docs.ruby-lang.org/en/master/IRB.html"
+        " https://ruby.github.io/irb"
         " https://stat.ethz.ch/R-manual/R-devel/library/base/html/Startup.html",
     ),
     _kind(

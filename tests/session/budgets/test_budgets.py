@@ -334,6 +334,14 @@ async def test_what_a_live_team_costs_is_the_same_in_its_log_and_in_its_purse(tm
         assert shown_sum == mine.total.tokens_in
 
 
+@pytest.mark.finding("3I6")
+async def test_the_caps_of_a_session_are_shown_as_people_write_them(tmp_path):
+    caps = Budget(usd=0.5, tokens=5_000_000, turns=200, minutes=120, calls=7)
+    async with a_team(tmp_path, Counting(lambda request: "ok"), budget=caps) as team:
+        [*_, total] = await HANDLERS["/cost"](team.session, "")
+    assert total.endswith("caps: 0.5 USD, 5,000,000 tokens, 200 model calls, 120 min, 7 tool calls")
+
+
 @pytest.mark.promise("H10")
 @pytest.mark.parametrize(
     ("budget", "said"),

@@ -342,8 +342,12 @@ async def _tasks(session: Session, _rest: str) -> list[str]:
 
 
 async def _cost(session: Session, _rest: str) -> list[str]:
-    caps = ", ".join(f"{cap:g} {name}" for name, cap in session.agent_factory.budget_tracker.budget.as_json().items())
-    return cost_lines(await session_cost(session), caps)
+    caps = session.agent_factory.budget_tracker.budget.as_json()
+    texts = (f"{cap:,.12g} {_CAP_UNITS[name]}" for name, cap in caps.items())
+    return cost_lines(await session_cost(session), ", ".join(texts))
+
+
+_CAP_UNITS = {"usd": "USD", "tokens": "tokens", "turns": "model calls", "minutes": "min", "calls": "tool calls"}
 
 
 async def _log(session: Session, rest: str) -> list[str]:

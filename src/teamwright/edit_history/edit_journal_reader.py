@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from msgspec import Struct, field
 
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, iso_time
+from teamwright.protocol.ids import iso_time
 from teamwright.storage.files import storage_error
 from teamwright.storage.json_lines import read_lines
 from teamwright.tools.files.edit_journal_writer import JOURNAL, append_entry
@@ -230,8 +230,3 @@ def count_by_member(changes: Sequence[ChangeEntry]) -> dict[str, int]:
     for change in changes:
         counts[change.member] = counts.get(change.member, 0) + 1
     return counts
-
-
-def display_name(name: str) -> str:
-    """Return an agent's name as shown to people."""
-    return LEAD_ALIAS if name == LEAD else name

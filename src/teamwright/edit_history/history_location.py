@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.transcript import read_header
-from teamwright.edit_history.edit_journal_reader import EditJournal, display_name
+from teamwright.edit_history.edit_journal_reader import EditJournal
 from teamwright.edit_history.undo import UndoRequest
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, display_name
 from teamwright.saved.saved_members import match_member_name
 from teamwright.saved.team_access import SavedTeamAccess
 from teamwright.saved.teams import all_teams

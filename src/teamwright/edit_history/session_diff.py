@@ -14,7 +14,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.edit_history.edit_journal_reader import ChangeEntry, EditJournal, count_by_member, display_name
+from teamwright.edit_history.edit_journal_reader import ChangeEntry, EditJournal, count_by_member
+from teamwright.protocol.ids import display_name
 from teamwright.tools.files.edit_journal_writer import digest, link_content, load_content
 from teamwright.tools.files.file_change import (
     MAX_BYTES,

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.transcript import USER_MESSAGE, messages_backward
-from teamwright.edit_history.edit_journal_reader import EditJournal, display_name, read_journal, record_accepted
+from teamwright.edit_history.edit_journal_reader import EditJournal, read_journal, record_accepted
 from teamwright.edit_history.history_location import (
     HistoryLocation,
     agents_of_member,
@@ -35,7 +35,7 @@ from teamwright.git.git_calls import git_program
 from teamwright.git.repository import work_tree
 from teamwright.processes.program_environment import own_variables, without_git_variables
 from teamwright.protocol.errors import TeamwrightError, UnknownMember, UsageError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, session_list_name
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, display_name, session_list_name
 from teamwright.protocol.messages import message_text
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.saved.control import send

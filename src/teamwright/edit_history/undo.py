@@ -27,7 +27,6 @@ from teamwright.edit_history.edit_journal_reader import (
     Scope,
     UndoEntry,
     count_by_member,
-    display_name,
     record_undo,
     record_undo_done,
     record_undone_file,
@@ -36,7 +35,7 @@ from teamwright.edit_history.session_diff import CurrentContent, current_content
 from teamwright.git.git_calls import GitCallOptions, run_git
 from teamwright.git.repository import discover, work_tree
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.ids import did_you_mean, iso_time, message_id
+from teamwright.protocol.ids import did_you_mean, display_name, iso_time, message_id
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.files.edit_journal_writer import LINK_MODE, digest, file_mode, link_target, load_content
 from teamwright.tools.files.file_change import lock_file, read_all, write_file

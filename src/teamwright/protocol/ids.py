@@ -49,6 +49,11 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{kind}{n}" for kind in ("com", "lpt") for n in range(1, 10))})
 
 
+def display_name(name: str) -> str:
+    """Return a member's name as people and models read it: the lead's is its alias."""
+    return LEAD_ALIAS if name == LEAD else name
+
+
 def member_name(text: str) -> MemberName:
     """Return the text as the name of a new member. Raises InvalidName with the reason."""
     if not _MEMBER.fullmatch(text):
@@ -294,7 +299,7 @@ def unknown_member(
     `members` are the names that the team has; the lead is shown by its alias. `where` names the team. `more` are
     further values that were checked, `do` replaces the advice and `what` the first words.
     """
-    names = [LEAD_ALIAS if one == LEAD else one for one in members]
+    names = list(map(display_name, members))
     return UnknownMember(
         "unknown-member",
         what or f"'{name[:80]}' is not in {where}",
@@ -308,7 +313,7 @@ def ended_member(
     name: str, members: Iterable[str], *, note: str = "nothing was done", do: Iterable[str] = (), crashed: bool = False
 ) -> UnknownMember:
     """Return the error for a member that no longer runs. `members` are those that do."""
-    names = [LEAD_ALIAS if one == LEAD else one for one in members]
+    names = list(map(display_name, members))
     return UnknownMember(
         "unknown-member",
         f"'{name[:80]}' has {'crashed' if crashed else 'ended'}",
@@ -353,7 +358,7 @@ def name_advice(text: str, members: Iterable[str], otherwise: Iterable[str] = ()
 
     It names the nearest member, and `*` for a text that means all members or several.
     """
-    names = [LEAD_ALIAS if one == LEAD else one for one in members]
+    names = list(map(display_name, members))
     lower = {name.lower(): name for name in names}
     words = [word.lower() for word in re.findall(r"[A-Za-z0-9_-]+", text)]
     bare = words[0] if words else ""

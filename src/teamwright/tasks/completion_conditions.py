@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import TaskRefused, UsageError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms
+from teamwright.protocol.ids import LEAD, display_name, now_ms
 from teamwright.protocol.task import (
     CHECK,
     CHECKED,
@@ -152,7 +152,7 @@ def _review_notes(task: Task) -> list[str]:
     note = task.review_note
     if note is None or task.status is TaskStatus.COMPLETED:
         return []
-    who = LEAD_ALIAS if note.reviewer == LEAD else note.reviewer
+    who = display_name(note.reviewer)
     if task.in_review:
         return [f"in review by {who}" if who else "in review"]
     return [f"returned by {who}"] if note.state is ReviewState.RETURNED else []
@@ -167,7 +167,7 @@ def _require_reviewer(task: Task, note: ReviewNote, actor: Actor) -> None:
         )
     if actor.lead and task.review is not Reviewer.HUMAN:
         return
-    who = LEAD_ALIAS if note.reviewer == LEAD else note.reviewer or str(task.review)
+    who = display_name(note.reviewer) or str(task.review)
     raise TaskRefused("reserved", f"#{task.id} is reviewed by {who}", do=[f"write your findings to {who}"])
 
 

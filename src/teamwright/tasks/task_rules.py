@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.field_texts import show_fields
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms, parse_recipient, task_id
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, display_name, now_ms, parse_recipient, task_id
 from teamwright.protocol.task import (
     CHECK,
     CHECKED,
@@ -298,8 +298,9 @@ def blocked_error(task: Task, waiting: Sequence[str]) -> TaskRefused:
 
 def already_claimed_error(task: Task) -> TaskRefused:
     """Return the error for a task that another member owns."""
+    owner = display_name(task.owner or "")
     return TaskRefused(
-        "already_claimed", f"#{task.id} belongs to {task.owner}", do=["take another task", f"write to {task.owner}"]
+        "already_claimed", f"#{task.id} belongs to {owner}", do=["take another task", f"write to {owner}"]
     )
 
 
@@ -360,7 +361,11 @@ def _refuse_other_member(task: Task, actor: Actor, owner: str | None, status: Ta
     if task.status is not TaskStatus.COMPLETED:
         raise already_claimed_error(task)
     if owner != task.owner or status is not TaskStatus.PENDING:  # any member may reopen a task with faults
-        raise TaskRefused("already_resolved", f"#{task.id} was completed by {task.owner}", do=["take another task"])
+        raise TaskRefused(
+            "already_resolved",
+            f"#{task.id} was completed by {display_name(task.owner or '')}",
+            do=["take another task"],
+        )
 
 
 def _refuse_unsuitable(task: Task, actor: Actor) -> None:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from teamwright.protocol.errors import TaskRefused
+from teamwright.protocol.ids import display_name
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.task_rules import Actor, is_owner
 
@@ -32,7 +33,7 @@ class WriteConflict(Struct, frozen=True):
 
     def __str__(self) -> str:
         more = f" and {len(self.paths) - _SHOWN} more" if len(self.paths) > _SHOWN else ""
-        return f"#{self.task} ({self.owner}: {', '.join(self.paths[:_SHOWN])}{more})"
+        return f"#{self.task} ({display_name(self.owner)}: {', '.join(self.paths[:_SHOWN])}{more})"
 
 
 def overlaps(one: Sequence[str], other: Sequence[str]) -> list[str]:

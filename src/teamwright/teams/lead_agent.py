@@ -26,7 +26,7 @@ from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.payload import user_prompt_submit
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MemberChanged, Notice, TurnEnded
-from teamwright.protocol.ids import LEAD, iso_time, message_id
+from teamwright.protocol.ids import LEAD, display_name, iso_time, message_id
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS, TaskEnd, escape_tags
@@ -413,7 +413,7 @@ class Lead(Struct):
         for task in found.tasks:
             if task.status != "completed":
                 blockers = ", ".join(f"#{i}" for i in found.open_blockers(task))
-                owner = f" ({escape_tags(task.owner)})" if task.owner else ""
+                owner = f" ({escape_tags(display_name(task.owner))})" if task.owner else ""
                 lines.append(
                     f"- task #{task.id} [{task.status}] {escape_tags(task.subject)}{owner}"
                     + (f", waits for {blockers}" if blockers else "")

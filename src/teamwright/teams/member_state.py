@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, display_name
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.team_records.life_cycle import RATE_LIMITED
@@ -136,7 +136,7 @@ def describe_blockers(name: str, tasks: Mapping[str, OpenTask]) -> str:
         return ""
     ids = dict.fromkeys(id for task in own for id in task.waits_for)
     return _join_names(
-        [f"#{id} ({_shown_name(tasks[id].owner)})" if id in tasks and tasks[id].owner else f"#{id}" for id in ids]
+        [f"#{id} ({display_name(tasks[id].owner)})" if id in tasks and tasks[id].owner else f"#{id}" for id in ids]
     )
 
 
@@ -147,7 +147,7 @@ def _awaited_answer(member: MemberStatus, status: TeamStatus, tasks: Mapping[str
     """
     has_task = any(task.owner == member.name for task in tasks.values())
     return _join_names(
-        [_shown_name(name) for name in member.wrote_to if has_task or _is_running_teammate(name, status)]
+        [display_name(name) for name in member.wrote_to if has_task or _is_running_teammate(name, status)]
     )
 
 
@@ -164,13 +164,9 @@ def _describe_request(request: PendingRequest, more: int) -> str:
         "review": "approval of its work",
         "budget": line,
     }.get(request.kind)
-    by = "" if request.owner in {"", request.asker} else f", asked by {_shown_name(request.asker)[:100]}"
+    by = "" if request.owner in {"", request.asker} else f", asked by {display_name(request.asker)[:100]}"
     also = f", and {more} more" if more else ""
     return (description or f"permission for {request.tool} {line}".rstrip()) + by + also
-
-
-def _shown_name(name: str) -> str:
-    return LEAD_ALIAS if name == LEAD else name
 
 
 def _join_names(words: Collection[str], limit: int = 3) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, iso_time, now_ms, team_name
+from teamwright.protocol.ids import LEAD, display_name, iso_time, now_ms, team_name
 from teamwright.protocol.mail import TaskAssignment
 from teamwright.protocol.members import TeamConfig
 from teamwright.protocol.task import Task
@@ -204,16 +204,16 @@ async def _notify_former(team: SessionTeam, change: TaskUpdateResult, by: str) -
     former = change.removed_from or ""
     if is_owner(former, LEAD) or await _running_owner(team, former) == "":
         return
-    author = LEAD_ALIAS if by == LEAD else by
+    author = display_name(by)
     if DELETED in change.changed:
         became = f"was deleted by {author}"
     elif task.owner:
-        became = f"was given to {task.owner} by {author}"
+        became = f"was given to {display_name(task.owner)} by {author}"
     else:
         became = f"was taken from you by {author} and has no owner now"
     text = (
         f"Task #{task.id} ({task.subject}) {became}. Stop working on it. If you have changed files for it, send "
-        f"{task.owner or author} one message that names them."
+        f"{display_name(task.owner or author)} one message that names them."
     )
     await send_note(team, "task-list", former, text, f"task #{task.id} is no longer yours")
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.compaction_state import CompactedAgent
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, iso_time
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, display_name, iso_time
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.task import Task, open_blockers
 from teamwright.subagents.registry import Subagents
@@ -157,7 +157,7 @@ def _tasks(tasks: Sequence[Task], name: str) -> Iterator[str]:
 
 
 def _task(task: Task, by_id: Mapping[str, Task]) -> str:
-    owner = f" ({escape_tags(task.owner)})" if task.owner else ""
+    owner = f" ({escape_tags(display_name(task.owner))})" if task.owner else ""
     blockers = ", ".join(f"#{id}" for id in open_blockers(task, by_id))
     waits = f", waits for {blockers}" if blockers else ""
     return f"- #{task.id} [{task.status}] {_shorten(task.subject)}{owner}{waits}"

@@ -14,6 +14,7 @@ from teamwright.edit_history.edit_journal_reader import Scope
 from teamwright.edit_history.session_diff import EditShare, FileChange, display_path
 from teamwright.edit_history.team_review import REVIEW_ACTIONS, MemberReview, TeamReview
 from teamwright.edit_history.undo import Did, UndoneFile, UndoPlan, UndoResult, limit_of_undo
+from teamwright.protocol.ids import display_name
 from teamwright.protocol.usage import Usage
 from teamwright.team_records.views import TaskView
 from teamwright.ui.terminal.styles import StyledLine, diff_lines
@@ -209,7 +210,7 @@ def _task_state(task: TaskView) -> str:
     if task.damaged:
         return "damaged"
     if (review := task.review) is not None:
-        by = f", reviewed by {review.reviewer}" if review.reviewer else ""
+        by = f", reviewed by {display_name(review.reviewer)}" if review.reviewer else ""
         return f"in review{by}, round {review.round}" + ": accept or return it" * review.is_for_person
     if task.open:
         return task.status

@@ -19,7 +19,7 @@ from teamwright.protocol.events import (
     TeamEvent,
     ToolCalled,
 )
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, display_name
 from teamwright.protocol.members import MemberState
 from teamwright.ui.display_text import exact_line, one_line
 
@@ -105,11 +105,6 @@ _HIDDEN_PROTOCOL = frozenset({"mode_changed", "permission_request", "permission_
 """Protocol messages that another line reports already."""
 
 _QUIET_STATES = frozenset({MemberState.WORKING, MemberState.PENDING, MemberState.STOPPING})
-
-
-def display_name(name: str) -> str:
-    """Return a member's name as people read it."""
-    return LEAD_ALIAS if name == LEAD else name
 
 
 def event_line(event: TeamEvent) -> str | None:

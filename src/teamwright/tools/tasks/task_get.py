@@ -9,7 +9,7 @@ from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms
+from teamwright.protocol.ids import display_name, now_ms
 from teamwright.protocol.task import CALL, Task
 from teamwright.tasks.completion_conditions import task_notes
 from teamwright.tasks.task_rules import RUNTIME_KEYS
@@ -62,15 +62,15 @@ def task_text(task: Task, waits: Sequence[str], *, unverified: bool = False, not
     note = " (unverified: its check was not seen to succeed)" if unverified else ""
     lines = [f"Task #{task.id}: {task.subject}", f"Status: {task.status}{note}"]
     if task.owner:
-        lines.append(f"Owner: {task.owner}")
+        lines.append(f"Owner: {display_name(task.owner)}")
     if task.draft is not None and task.owner is None and task.draft.is_open(now_ms()):
-        creator = LEAD_ALIAS if task.draft.by == LEAD else task.draft.by
+        creator = display_name(task.draft.by)
         lines.append(f"Draft: {creator} is still describing it; idle teammates do not claim it yet.")
     if (work := task.integration) is not None:
         lines.append(f"Integration: {work.state} (commit {work.tip[:12]} of {work.branch})")
     lines += [f"Note: {note}" for note in notes]
     if (review := task.review_note) is not None and review.comment:
-        lines.append(f"Comment of the review by {review.by}: {review.comment}")
+        lines.append(f"Comment of the review by {display_name(review.by)}: {review.comment}")
     lines.append(f"Description: {task.description}")
     if waits:
         lines.append(f"Blocked by: {number_list(waits)}")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import NoInput
+from teamwright.protocol.ids import display_name
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.completion_conditions import task_notes
 from teamwright.tools.caller import Caller
@@ -56,7 +57,7 @@ def task_line(task: Task, waits: Sequence[str], *, unverified: bool = False, not
     `unverified`: it is completed, but no passed check is noted. The state of its commit follows the status. `notes` are
     about its review and about tasks that change the same paths.
     """
-    owner = f" ({task.owner})" if task.owner else ""
+    owner = f" ({display_name(task.owner)})" if task.owner else ""
     blockers = f" [blocked by {number_list(waits)}]" if waits and task.status is not TaskStatus.COMPLETED else ""
     state = [str(task.integration.state)] if task.integration is not None else []
     status = ", ".join([str(task.status), *(["unverified"] if unverified else []), *state])

@@ -12,6 +12,7 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import TaskRefused
+from teamwright.protocol.ids import display_name
 from teamwright.tasks.completion_conditions import ReviewAnswer
 from teamwright.tasks.task_list import TaskUpdateResult
 from teamwright.tasks.task_rules import DELETED, TaskWishes, is_owner
@@ -159,11 +160,12 @@ def build_wish(call: TaskUpdateInput) -> TaskWishes:
 
 
 def _value(change: TaskUpdateResult, name: str) -> str:
-    """Return a changed field with its new value as in the task file."""
+    """Return a changed field with its new value as in the task file, but for the lead's name."""
     fields = change.task.shown_json()
     if name not in fields and name not in {"owner", "activeForm", "metadata"}:
         return name
     value = fields.get(name) or "none"
+    value = display_name(str(value)) if name == "owner" else value
     flat = " ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).split())
     return f"{name} = {flat}" if len(flat) <= VALUE_MOST else f"{name} = {flat[:VALUE_MOST]}…"
 

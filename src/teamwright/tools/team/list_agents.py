@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import NoInput
-from teamwright.protocol.ids import LEAD, now_ms
+from teamwright.protocol.ids import LEAD, display_name, now_ms
 from teamwright.protocol.members import MemberState
 from teamwright.team_records.life_cycle import ENDED_STATES
 from teamwright.team_records.team_status import MemberStatus
@@ -60,7 +60,13 @@ class ListAgents(Tool[NoInput]):
         mine = [run for run in agents.runs.values() if me.is_lead or run.owner == me.name]
         mine.sort(key=lambda run: (not run.is_running, -run.started_ms))
         rows = [
-            {"agentId": run.id, "of": run.owner, "state": run.state, "type": run.agent_type, "does": run.description}
+            {
+                "agentId": run.id,
+                "of": display_name(run.owner),
+                "state": run.state,
+                "type": run.agent_type,
+                "does": run.description,
+            }
             for run in mine[:MAX_SUBAGENTS]
         ]
         return {"sub_agents": rows} if rows else {}

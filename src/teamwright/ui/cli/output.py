@@ -130,7 +130,10 @@ def say_facts(pairs: Sequence[tuple[str, str]], *, label: int = 12) -> None:
 
 def task_rows(views: Iterable[TaskView]) -> list[tuple[str, str, str, str]]:
     """Return tasks as cells: number, status with open blockers, owner, subject."""
-    return [(f"#{view.id}", _task_status(view), view.owner or "", view.damaged or view.subject) for view in views]
+    return [
+        (f"#{view.id}", _task_status(view), display_name(view.owner or ""), view.damaged or view.subject)
+        for view in views
+    ]
 
 
 def _task_status(view: TaskView) -> str:

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.event_json import to_json
 from teamwright.protocol.events import MemberChanged, Progress, RunEnded, SessionOpened, TeamEvent
+from teamwright.protocol.ids import display_name
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.usage import Usage
 from teamwright.sandbox.policy import SandboxReport
@@ -45,7 +46,7 @@ from teamwright.ui.cli.output import (
 )
 from teamwright.ui.cli.run_location import RunLocation, named_database, open_access, open_home, run_location
 from teamwright.ui.display_text import clean, cut, one_line, window_size
-from teamwright.ui.event_text import answer_command, display_name, event_line, request_subject
+from teamwright.ui.event_text import answer_command, event_line, request_subject
 from teamwright.ui.protocol_text import input_lines, output_lines
 from teamwright.ui.terminal.styles import configured_terminal, is_plain_terminal
 from teamwright.views.cost import CostRow, CostView, cost_of
@@ -157,12 +158,13 @@ def _server_row(server: ServerStatus) -> tuple[str, ...]:
 def _request_lines(request: PendingRequest, now: float, width: int) -> list[str]:
     """Return the lines of a request: agent, start and end of the wait, subject, and the answering command."""
     until = f", until {format_time(request.deadline)}" if request.deadline else ""
-    by = f"{request.asker}: " if request.owner not in {"", request.asker} else ""
+    by = f"{display_name(request.asker)}: " if request.owner not in {"", request.asker} else ""
     what = by + request_subject(request.kind, request.tool, request.what)
     kind = "plan" if request.kind == "plan_approval" else request.kind
     answerer = ", for the lead" if request.kind == "plan_approval" else ""
+    whose = display_name(request.owner or request.asker)
     lines = [
-        f"{request.id}  {kind} of {request.owner or request.asker}{answerer}, {_age(request.opened_at, now)}{until}",
+        f"{request.id}  {kind} of {whose}{answerer}, {_age(request.opened_at, now)}{until}",
         what,
     ]
     if request.for_a_person:
@@ -175,9 +177,10 @@ def _review_line(task: TaskView, now: float, width: int) -> str:
     """Return the line of a task in review: the work, the reviewer, the round, and the time since the question."""
     review = task.review
     assert review is not None, "the caller selects tasks in review"
-    by = f"reviewed by {review.reviewer}" if review.reviewer else "waits for a reviewer"
+    by = f"reviewed by {display_name(review.reviewer)}" if review.reviewer else "waits for a reviewer"
     age = f", asked {_age(review.since, now)}" if review.since else ""
-    line = f"#{task.id} of {review.author or 'another program'} {by}, round {review.round}{age}: {task.subject}"
+    author = display_name(review.author) or "another program"
+    line = f"#{task.id} of {author} {by}, round {review.round}{age}: {task.subject}"
     return f"{'review':<9}{one_line(line, width - 9)}"
 
 
@@ -306,7 +309,7 @@ class WatchScreen:
             now[f"task {number}"] = f"{number}  {state}" + (f" ({owner})" if owner else "") + f": {subject}"
         for one in view.requests:
             how = f"  ({answer_command(one.id, one.kind)})" if one.for_a_person else ""
-            question = f"{one.asker}  asks: {one_line(request_subject(one.kind, one.tool, one.what))}"
+            question = f"{display_name(one.asker)}  asks: {one_line(request_subject(one.kind, one.tool, one.what))}"
             now[f"request {one.id}"] = cut(question, WIDTH - 10 - len(how)) + how
         if not self._shown_lines:
             say(f"{format_time(view.at)}  {one_line(view.name)}: {view.state}, process {view.lead_pid}")

@@ -20,7 +20,7 @@ from teamwright.approvals.request_files import match_requests, open_requests, wa
 from teamwright.config.trust import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
-from teamwright.protocol.ids import did_you_mean
+from teamwright.protocol.ids import did_you_mean, display_name
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.paths import Home
@@ -29,7 +29,7 @@ from teamwright.ui.cli.flags import parse_seconds
 from teamwright.ui.cli.output import format_age, json_flag, say, say_json, to_plain
 from teamwright.ui.cli.run_location import RunLocation, named_database, open_access, open_home, run_location
 from teamwright.ui.display_text import one_line
-from teamwright.ui.event_text import answer_command, answer_text, deny_command, display_name, request_subject
+from teamwright.ui.event_text import answer_command, answer_text, deny_command, request_subject
 from teamwright.ui.terminal.events import EventFormatter
 from teamwright.ui.terminal.request_lines import (
     RULE_DESTINATIONS,

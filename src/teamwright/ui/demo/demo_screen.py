@@ -25,12 +25,11 @@ from teamwright.protocol.events import (
     TeamEvent,
     ToolCalled,
 )
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, display_name
 from teamwright.protocol.members import MemberState
 from teamwright.session.session import RunCounts
 from teamwright.team_records.life_cycle import INCARNATION_ENDS
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
-from teamwright.ui.event_text import display_name
 from teamwright.ui.terminal.styles import is_plain_terminal
 
 WIDTH = 80

@@ -40,6 +40,7 @@ from teamwright.protocol.events import (
     TeamEvent,
     ToolCalled,
 )
+from teamwright.protocol.ids import display_name
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.time_limit import time_limit
@@ -53,7 +54,7 @@ from teamwright.ui.demo.demo import SCRIPTED_PROMPT, DemoOptions, demo_options, 
 from teamwright.ui.demo.demo_process import DemoSpec
 from teamwright.ui.demo.demo_screen import WIDTH, DemoScreen
 from teamwright.ui.display_text import cut
-from teamwright.ui.event_text import answer_text, display_name, short_id
+from teamwright.ui.event_text import answer_text, short_id
 from teamwright.ui.python_gc import freeze_loaded
 from teamwright.ui.terminal.events import EventFormatter
 from teamwright.ui.terminal.request_lines import request_lines

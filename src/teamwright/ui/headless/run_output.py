@@ -29,13 +29,13 @@ from teamwright.protocol.events import (
     TextDelta,
     ToolStarted,
 )
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, display_name
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.usage import NO_USAGE, Usage
 from teamwright.session.process_state import ServerStatus
 from teamwright.session.result import Result, TaskResult
 from teamwright.ui.display_text import clean, discard_buffer, json_text
-from teamwright.ui.event_text import display_name, event_line
+from teamwright.ui.event_text import event_line
 from teamwright.views.cost_line import cost_line
 from teamwright.views.run_report import CallCollector
 
@@ -244,7 +244,10 @@ def _open_task_lines(result: Result, *, has_command: bool) -> list[str]:
     tasks = result.open_tasks
     if not tasks and not result.cut_off:
         return []
-    labels = [f"#{one.id} {one.subject}" + (f" ({one.owner})" if one.owner else "") for one in tasks[:_MAX_OPEN_TASKS]]
+    labels = [
+        f"#{one.id} {one.subject}" + (f" ({display_name(one.owner)})" if one.owner else "")
+        for one in tasks[:_MAX_OPEN_TASKS]
+    ]
     more = f", and {len(tasks) - _MAX_OPEN_TASKS} more" if len(tasks) > _MAX_OPEN_TASKS else ""
     lines = [f"teamwright: open tasks: {', '.join(labels)}{more}"] if tasks else []
     if has_command or not result.resume_command:

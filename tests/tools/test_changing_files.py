@@ -443,10 +443,23 @@ async def test_a_notebook_keeps_each_byte_outside_of_the_cell(ctx, book, indent,
             "U+00E9 (LATIN SMALL LETTER E WITH ACUTE); the file has U+0065",
         ),
         ("a \u2013 b", "a - b", "U+002D (HYPHEN-MINUS); the file has U+2013 (EN DASH)"),
+        ("cafe\u0301", "caf\u00e9", "U+00E9 (LATIN SMALL LETTER E WITH ACUTE); the file has U+0065"),
+        ("x = call(a\u00a0b, 'and much more text after it')", "(a b,", "U+0020 (SPACE); the file has U+00A0"),
+        ("print(\u201chi\u201d)  # say hi", '    print("hi")', "U+0022 (QUOTATION MARK); the file has U+201C"),
     ],
 )
 async def test_an_edit_names_the_character_that_only_looks_alike(ctx, work, there, given, named):
     (work / "f").write_text(f"one\n{there}\n")
     await read(ctx, "f")
     assert f"Line 1 of old_string has {named}" in (await edit(ctx, "f", given, "x")).content
-    assert "looks alike" not in (await edit(ctx, "f", "nothing like it", "x")).content
+    for other in ("nothing like it", "\ufb01", "i\u0301", "ix"):
+        assert "looks alike" not in (await edit(ctx, "f", other, "x")).content
+
+
+@pytest.mark.finding("3F11")
+async def test_an_edit_of_a_part_of_a_letter_or_of_an_endless_line_is_only_not_found(ctx, work):
+    (work / "f").write_text("\ufb01x " + "a\u00a0b " * 500_000)
+    await read(ctx, "f")
+    for written in ("ix", "a b a"):
+        said = (await edit(ctx, "f", written, "x")).content
+        assert "is not in" in said and len(said) < 3_000

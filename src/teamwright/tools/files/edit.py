@@ -21,6 +21,9 @@ from teamwright.tools.files.file_change import (
 
 _LINE_NUMBER = re.compile(r"^ *\d+\t")
 _MAX_SEARCHED_LINES = 20_000
+_MAX_COMPARED = 2_000
+"""Characters of a line that are shown, and of the longest one in which the differing character is searched: the time
+grows with the square."""
 
 
 class EditInput(ToolInput):
@@ -119,7 +122,9 @@ def _not_found_error(path: Path, text: str, old: str) -> ToolResult:
         return ToolResult.error(problem, "Read the file again and copy the text exactly.")
     if difference := _different_character(lines[at : at + len(old_lines)], old_lines):
         problem += f"\n{difference}"
-    there = "\n".join(f"{at + n + 1:6}\t{line}" for n, line in enumerate(lines[at : at + min(len(old_lines), 12)]))
+    nearest = lines[at : at + min(len(old_lines), 12)]
+    cut = [line if len(line) <= _MAX_COMPARED else f"{line[:_MAX_COMPARED]}…" for line in nearest]
+    there = "\n".join(f"{at + number:6}\t{line}" for number, line in enumerate(cut, 1))
     return ToolResult.error(
         f"{problem}\nThe nearest text is this; look at blanks, tabs and every character:\n{replace_surrogates(there)}",
         "Copy it exactly, without the line numbers.",
@@ -128,14 +133,17 @@ def _not_found_error(path: Path, text: str, old: str) -> ToolResult:
 
 def _different_character(lines: list[str], old_lines: list[str]) -> str:
     """Return a sentence about the first character that differs although it looks alike; empty when none does."""
-    for number, (there, given) in enumerate(zip(lines, old_lines, strict=False), 1):
-        if there.strip() == given.strip() or _plain_form(there) != _plain_form(given):
+    for number, (there, given) in enumerate(zip(lines, (line.strip() for line in old_lines), strict=False), 1):
+        plain = _plain_form(given)
+        if given in there or len(there) > _MAX_COMPARED or plain not in _plain_form(there):
             continue
-        pairs = zip(there.strip(), given.strip(), strict=False)
-        at = next((place for place, (one, other) in enumerate(pairs) if one != other), -1)
-        if at >= 0:
-            one, other = _character_name(there.strip()[at]), _character_name(given.strip()[at])
-            return f"Line {number} of old_string has {other}; the file has {one}, which looks alike."
+        # The last place, because one before it begins with blanks that the plain form does not have.
+        begins = (at for at in reversed(range(len(there))) if _plain_form(there[at:]).startswith(plain))
+        pairs = zip(there[next(begins, 0) :], given, strict=False)
+        one, other = next(((one, other) for one, other in pairs if one != other), ("", ""))
+        if one:
+            names = _character_name(other), _character_name(one)
+            return f"Line {number} of old_string has {names[0]}; the file has {names[1]}, which looks alike."
     return ""
 
 
@@ -167,6 +175,10 @@ def _nearest_line(lines: list[str], old_lines: list[str]) -> int | None:
         return None
     if key.strip() in stripped:
         return max(0, stripped.index(key.strip()) - offset)
+    plain = _plain_form(key)
+    alike = next((at for at, line in enumerate(stripped) if plain in _plain_form(line)), None)
+    if alike is not None:
+        return max(0, alike - offset)
     import difflib
 
     close = difflib.get_close_matches(key.strip(), set(stripped[:2_000]), n=1, cutoff=0.7)

@@ -227,6 +227,7 @@ def test_of_several_plugins_all_or_none_are_added_and_all_are_named(tmp_path, pr
         done = program.run("plugin", "add", str(market), "tool0", wrong, "tool1", "--yes")
         assert done.returncode == 2
         assert "nothing was added" in done.stderr
+        assert wrong in done.stderr.splitlines()[0]
         assert not added(program)
     assert program.run("plugin", "add", str(market), "tool0", "tool1", "--yes").returncode == 0
     assert set(added(program)) == {"tool0", "tool1"}

@@ -206,9 +206,10 @@ def _require_parts(plugin: Plugin, fetched: FetchedPlugin, home: Home) -> None:
     """Raise UsageError for a source without any part of a plugin."""
     contents = plugin_contents(plugin, home)
     if not contents.names and not contents.effects:
+        what = f"{fetched.entry_name} of the marketplace {fetched.origin}" if fetched.entry_name else fetched.origin
         raise UsageError(
             "usage",
-            f"{fetched.origin} has no part of a plugin",
+            f"{what} has no part of a plugin",
             looked_at=[("parts", "agents/*.md, commands/*.md, skills/NAME/SKILL.md, hooks/hooks.json, .mcp.json")],
             do=["name the directory that has them"],
             note="nothing was added",

@@ -167,7 +167,7 @@ def test_a_file_that_git_stores_converted_is_left_out_with_a_notice_before_its_f
     begun = recorder.begin("ada")
     (repo / "run.bat").write_bytes(b"three\r\n")
     recorder.changes.end(begun)
-    assert "run.bat" not in recorder.recorded() and "not recorded" in recorder.told[0]
+    assert "run.bat" not in recorder.recorded() and "Undo does not restore 1 file that" in recorder.told[0]
     begun = recorder.begin("ada")
     (repo / "run.bat").write_bytes(b"four\r\n")
     recorder.changes.end(begun)

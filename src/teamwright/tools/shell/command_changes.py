@@ -168,9 +168,9 @@ class CommandChanges:
             elif before != after or modes[0] != modes[1]:
                 _append(history, who, path, before, after, call=call, modes=modes)
         if left > 0:
+            files = "1 file" if left == 1 else f"{left} files"
             self._notify(
-                f"{left} files that a shell command changed are not recorded, and no undo restores them: too many, too "
-                "large, or no plain files."
+                f"Undo does not restore {files} that a shell command changed: too many, too large, or no plain files."
             )
 
 

@@ -100,7 +100,9 @@ class RunCounts(Struct):
     failed: dict[str, str] = field(default_factory=dict[str, str])
     """The reason why a member's last turn or its process failed; a later successful turn removes it."""
     failed_in_run: set[str] = field(default_factory=set[str])
-    """Names of members whose turn or process failed since the last prompt."""
+    """Names of members whose turn or process failed since the former run was judged: also before this one began."""
+    judged: set[str] = field(default_factory=set[str])
+    """Those of them by which a run was judged; the next run forgets them."""
     ended: dict[str, str] = field(default_factory=dict[str, str])
     """The reason why a member failed, crashed or was stopped. A resume removes it."""
     stopped_at_work: set[str] = field(default_factory=set[str])
@@ -150,18 +152,21 @@ class RunCounts(Struct):
     def _ended(self, member: str, turn: TurnEnded) -> None:
         (self.capped.add if turn.stop == "limit" else self.capped.discard)(member)
         if turn.stop == "failed":
-            self.failed[member] = turn.detail or "its turn failed"
-            self.failed_in_run.add(member)
+            self._failed(member, turn.detail or "its turn failed")
         else:
             self.failed.pop(member, None)
+
+    def _failed(self, name: str, why: str) -> None:
+        self.failed[name] = why
+        self.failed_in_run.add(name)
+        self.judged.discard(name)
 
     def _changed(self, event: MemberChanged) -> None:
         name = event.member
         before = self.states.get(name)
         self.states[name] = event.state
         if event.state in FAILED_STATES:
-            self.failed[name] = event.detail or event.state
-            self.failed_in_run.add(name)
+            self._failed(name, event.detail or event.state)
         if event.state not in {*FAILED_STATES, MemberState.KILLED}:
             self.ended.pop(name, None)
             self.stopped_at_work.discard(name)
@@ -225,7 +230,7 @@ class Session(Struct):
         Cancellation is up to the caller: `cancelled` returns the result of a cancelled run.
         """
         # The answer to an earlier prompt does not count for this one; without a prompt it is the only text.
-        self.tally.failed_in_run.clear()
+        self.tally.failed_in_run -= self.tally.judged
         self.lead.begin_run("" if prompt else self.lead.agent.conversation.text_since(0))
         if (form := self.options.output) is not None:
             from teamwright.session.structured_output import with_request  # loaded only for runs with a schema
@@ -311,7 +316,8 @@ class Session(Struct):
         self.log.emit(RunEnded(member=LEAD, stop=result.stop, text=result.text, usage=result.usage, detail=detail))
 
     def judged_run(self, result: Result) -> Result:
-        """Return the result of one of several runs with its final ending, by what failed in this run."""
+        """Return the result of one of several runs with its final ending, by what failed since the former run."""
+        self.tally.judged = set(self.tally.failed_in_run)
         return judged(result) if self.tally.failed_in_run or result.cut_off else result
 
     async def end_members(self, result: Result) -> Result:

@@ -370,7 +370,7 @@ _is_mapping = _is_a(Mapping)
 
 
 def _is_isolation(value: object) -> bool:
-    return value in {None, "worktree", "none"}
+    return value is None or (isinstance(value, str) and value in {"worktree", "none"})
 
 
 def _is_on_exit(value: object) -> bool:
@@ -433,6 +433,10 @@ _OPTION_TYPES = {
     "append_system_prompt": OptionType("a text", _is_text),
     "metadata": OptionType("a mapping that JSON can hold", _is_json),
 }
+
+
+_CHOICES = frozenset({"on_exit", "isolation"})
+"""Options that take some texts only: the error shows another text, which is no secret."""
 
 
 def check_option_types(options: Mapping[str, object]) -> None:
@@ -514,7 +518,8 @@ def refuse_coroutine(value: object) -> None:
 
 def option_type_error(name: str, description: str, value: object, inside: str = "") -> UsageError:
     """Return the error for an option that got a value of another type."""
-    return UsageError("usage", f"{name}= takes {description}, not {inside}{_kind(value)}", note="nothing was started")
+    given = f"{value!r:.60}" if name in _CHOICES and isinstance(value, str) else _kind(value)
+    return UsageError("usage", f"{name}= takes {description}, not {inside}{given}", note="nothing was started")
 
 
 def _kind(value: object) -> str:

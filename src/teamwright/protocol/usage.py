@@ -7,6 +7,7 @@ enforces.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -127,11 +128,12 @@ class Budget(Struct, frozen=True):
         for name in CAP_NAMES:
             value: object = getattr(self, name)
             kinds = int if name in _INTEGER_CAPS else int | float
-            if value is None or (isinstance(value, kinds) and not isinstance(value, bool) and value > 0):
+            if value is None or (isinstance(value, kinds) and not isinstance(value, bool) and 0 < value < math.inf):
                 continue
             number = "whole number" if name in _INTEGER_CAPS else "number"
             what = f"a cap on {name} is a {number} above 0, not {value!r}"
-            raise UsageError("usage", what, note="nothing was started")
+            do = ["None: no such cap", "Budget.unlimited()"] if value == math.inf else []
+            raise UsageError("usage", what, do=do, note="nothing was started")
 
     def __bool__(self) -> bool:
         """Return True when at least one cap is set."""

@@ -6,7 +6,7 @@ import pytest
 
 import teamwright
 from teamwright import Budget, InvalidName, TaskRefused, Team, TeamwrightError, UnknownMember, UsageError
-from teamwright.api.options import SDK_OPTIONS, TeamOptions
+from teamwright.api.options import SDK_OPTIONS, TeamOptions, check_option_types
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 
@@ -210,8 +210,19 @@ def test_a_team_object_serves_two_loops_one_after_the_other_and_run_works_in_thr
     assert asyncio.run(beside()) == ["Done."] * 3
 
 
+def test_a_wrong_choice_is_shown(own_home):
+    for wrong, shown in (("leave", "'leave'"), (3, "int"), (["end"], "list")):
+        with pytest.raises(UsageError, match=f"on_exit= takes end or suspend, not {shown}"):
+            Team("crew", model=MODEL, on_exit=wrong)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=f"isolation= takes worktree or none, not {shown}"):
+            check_option_types({"isolation": wrong})
+
+
 def test_a_budget_names_its_caps():
     with pytest.raises(UsageError, match="a cap on usd is a number above 0"):
         Budget(usd="2")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="a cap on tokens is a whole number above 0"):
         Budget(tokens=1.5)  # type: ignore[arg-type]
+    with pytest.raises(UsageError) as caught:
+        Budget(usd=float("inf"))
+    assert "Budget.unlimited()" in caught.value.render()

@@ -450,6 +450,9 @@ class _Attempt:
             if (tags := self._tags) is not None:
                 events = [one for each in events for one in tags.take(each)]
             parts = [self.assembly.add_event(one) for one in events]
+        except KeyError as missing:
+            name = event.get("type") or "an event"
+            raise ServiceError("strange", f"{name} has no {missing.args[0]!r} that belongs to the answer") from None
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError):
             raise ServiceError("strange", f"an event of an unknown shape: {event.get('type')}") from None
         self._check_length(size)

@@ -330,11 +330,14 @@ class AnswerAssembly:
 
     def _start(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
         block = cast("Block", dict(event.get("content_block") or {}))
+        if not isinstance(block.get("type"), str):
+            raise KeyError("type")  # no service would accept it in a history
         self._blocks[int(event.get("index", len(self._blocks)))] = _OpenBlock(block)
         return _stream_part(str(block.get("type")), str(block.get("text") or block.get("thinking") or ""))
 
     def _delta(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
-        growing = self._blocks.get(int(event.get("index", -1)))
+        newest = next(reversed(self._blocks), -1)
+        growing = self._blocks.get(int(event.get("index", newest)))
         delta = cast("dict[str, Any]", event.get("delta") or {})
         if growing is None:
             return None

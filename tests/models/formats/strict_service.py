@@ -112,7 +112,7 @@ def _call(id: str, name: str, arguments: str) -> Iterator[str]:
 def _responses(body: dict) -> Iterator[str]:
     calls, answered = [], []
     for item in body["input"]:
-        kind = item.get("type", "message")
+        kind = item.get("type")
         if kind == "function_call":
             calls.append(item["call_id"])
             yield from _call(item["call_id"], item["name"], item["arguments"])

@@ -76,6 +76,6 @@ async def test_each_format_gets_a_request_that_it_accepts(client, speaking, api)
     foreign = [by for by in MARKS if by != own and f"thought by {by}." in text]
     assert not foreign, "what a service thought goes back to that service alone"
     if api == "openai-responses":
-        kinds = [item.get("type", item.get("role")) for item in body["input"]]
+        kinds = [item.get("role", item["type"]) for item in body["input"]]
         after = [kinds[at + 1 : at + 2] for at, kind in enumerate(kinds) if kind == "reasoning"]
         assert all(kind in (["assistant"], ["function_call"]) for kind in after)

@@ -115,7 +115,7 @@ async def test_responses_get_items_and_their_own_reasoning_back(body):
     ]
     picture = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0=", "detail": "auto"}
     assert sent["input"] == [
-        {"role": "user", "content": [{"type": "input_text", "text": "Look."}, picture]},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Look."}, picture]},
         {
             "type": "reasoning",
             "id": "rs_1",
@@ -130,9 +130,9 @@ async def test_responses_get_items_and_their_own_reasoning_back(body):
             "output": [{"type": "input_text", "text": "it is"}, picture],
         },
         {"type": "function_call_output", "call_id": "b", "output": "[failed] no"},
-        {"role": "user", "content": [{"type": "input_text", "text": "Go on."}]},
-        {"role": "assistant", "content": "Done."},
-        {"role": "user", "content": [{"type": "input_text", "text": "plain"}]},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}]},
+        {"type": "message", "role": "assistant", "content": "Done."},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "plain"}]},
     ]
 
 

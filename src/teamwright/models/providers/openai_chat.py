@@ -218,7 +218,10 @@ class ChatAnswer:
         """Add a piece of a call. Some servers omit the index, some give index 0 to all calls of an answer."""
         about = object_field(came, "function")
         id, name, index = came.get("id") or "", about.get("name") or "", came.get("index")
-        call = self._newest if index is None else self._calls.get(index)
+        if index is None or (index not in self._calls and not (id or name)):
+            call = self._newest
+        else:
+            call = self._calls.get(index)
         if call is None or call.is_followed_by(id, name, numbered=index is not None):
             call = self._calls[index] = _OpenCall()
         self._newest = call

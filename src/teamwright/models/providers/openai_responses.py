@@ -24,6 +24,7 @@ from teamwright.models.providers.api_format import (
     call_arguments,
     count_field,
     data_url,
+    given_text,
     object_field,
     object_list,
     result_images,
@@ -112,7 +113,7 @@ def _user_items(blocks: list[Block]) -> Iterable[Event]:
         elif kind == "image" and block["source"].get("type") == "base64":
             parts.append(_image(block))
     if parts:
-        yield {"role": "user", "content": parts}
+        yield {"type": "message", "role": "user", "content": parts}
 
 
 def _output(block: Block) -> str | list[Event]:
@@ -135,7 +136,8 @@ def _assistant_items(blocks: list[Block]) -> Iterable[Event]:
     for block in blocks[: last + 1]:
         kind = block.get("type")
         if kind == "text":
-            yield {"role": "assistant", "content": block["text"]}
+            # llama.cpp tells an answer from a call by the type, and refuses an item without it.
+            yield {"type": "message", "role": "assistant", "content": block["text"]}
         elif kind == "tool_use":
             arguments = call_arguments(block)
             yield {"type": "function_call", "call_id": block["id"], "name": block["name"], "arguments": arguments}
@@ -152,8 +154,11 @@ class ResponsesAnswer:
 
     def __init__(self) -> None:
         self._events = AnswerEvents()
-        self._refused = False
+        self._begun = self._refused = False
+        self._places = _ItemPlaces()
         self._grown: set[object] = set()
+        self._early: dict[int, str] = {}
+        """Arguments of calls whose name has not come yet."""
 
     def translate(self, event: Event) -> Iterable[Event]:
         """Return the translation of one event."""
@@ -163,21 +168,29 @@ class ResponsesAnswer:
         return self._events.take_events()
 
     def created(self, event: Event) -> None:
-        """Start the answer of a model."""
-        self._events.begin(event["response"].get("model"))
+        """Start the answer of a model. llama.cpp names the model with the last event only."""
+        model = object_field(event, "response").get("model")
+        if model and not self._begun:
+            self._begun = True
+            self._events.begin(model)
 
     def added(self, event: Event) -> None:
         """Open a call or reasoning; text is opened with its first piece."""
-        item, place = event["item"], event["output_index"]
-        if item["type"] == "function_call":
-            self._events.call(place, item.get("call_id"), item.get("name"))
-            self._arguments(place, item.get("arguments"))
-        elif item["type"] == "reasoning":
+        item, place = object_field(event, "item"), self._places.find(event, opens=True)
+        if self._events.has(place):
+            return
+        if item.get("type") == "function_call":
+            self._events.call(place, item.get("call_id") or item.get("id"), item.get("name"))
+            early = self._early.pop(place, "")
+            self._arguments(place, item.get("arguments") or early)
+        elif item.get("type") == "reasoning":
             self._events.open(place, {**thinking_block(API_NAME), "id": item.get("id") or ""})
 
     def text(self, event: Event) -> None:
         """Add text."""
-        self._events.text((event["output_index"], event.get("content_index")), str(event.get("delta") or ""))
+        place = self._places.find(event)
+        self._grown.add(place)
+        self._events.text((place, event.get("content_index") or 0), str(event.get("delta") or ""))
 
     def refusal(self, event: Event) -> None:
         """Add text of a refusal."""
@@ -186,41 +199,60 @@ class ResponsesAnswer:
 
     def thought(self, event: Event) -> None:
         """Add reasoning that may be shown, in parts that are paragraphs."""
-        place, part = event["output_index"], (event["output_index"], event.get("summary_index"), "thought")
+        place = self._places.find(event)
+        self._thought(place, event.get("summary_index"), str(event.get("delta") or ""))
+
+    def _thought(self, place: int, number: object, text: str) -> None:
+        part = (place, number, "thought")
         between = "\n\n" if part not in self._grown and place in self._grown else ""
         self._grown |= {place, part}
-        self._events.thinking(place, between + str(event.get("delta") or ""), API_NAME)
+        self._events.thinking(place, between + text, API_NAME)
 
     def argument(self, event: Event) -> None:
         """Add arguments of a call."""
-        self._arguments(event["output_index"], event.get("delta"))
+        place = self._places.find(event)
+        if self._events.has(place):
+            self._arguments(place, event.get("delta"))
+        else:
+            self._early[place] = self._early.get(place, "") + given_text(event.get("delta"))
 
-    def _arguments(self, place: object, value: object) -> None:
+    def _arguments(self, place: int, value: object) -> None:
         if value:
             self._grown.add(place)
             self._events.arguments(place, value)
 
     def done(self, event: Event) -> None:
         """Complete an item. A server that sent no pieces sends all of it here."""
-        item, place = event["item"], event["output_index"]
-        if not self._events.has(place) and item["type"] in ("function_call", "reasoning"):
+        item, place = object_field(event, "item"), self._places.find(event)
+        kind = item.get("type")
+        if not self._events.has(place) and kind in ("function_call", "reasoning"):
             self.added({**event, "item": {**item, "arguments": ""}})
-        if item["type"] == "function_call" and place not in self._grown:
+        if kind == "function_call" and place not in self._grown:
             self._arguments(place, item.get("arguments"))
-        elif item["type"] == "reasoning" and item.get("encrypted_content"):
-            self._events.signature(place, item["encrypted_content"], API_NAME)
-        elif item["type"] == "message":
+        elif kind == "reasoning":
+            if place not in self._grown:
+                for number, part in enumerate(object_list(item, "summary") or object_list(item, "content")):
+                    self._thought(place, number, str(part.get("text") or ""))
+            if item.get("encrypted_content"):
+                self._events.signature(place, item["encrypted_content"], API_NAME)
+        elif kind == "message":
             self._message(place, object_list(item, "content"))
 
-    def _message(self, place: object, parts: Iterable[Event]) -> None:
+    def _message(self, place: int, parts: Iterable[Event]) -> None:
         for index, part in enumerate(parts):
             self._refused |= part.get("type") == "refusal"
-            if not self._events.has((place, index)):
+            if place not in self._grown:
                 self._events.text((place, index), str(part.get("text") or part.get("refusal") or ""))
 
     def completed(self, event: Event) -> None:
         """End the answer, complete or incomplete."""
-        response = event["response"]
+        self.created(event)
+        response = object_field(event, "response")
+        if not self._places.count:
+            for index, item in enumerate(object_list(response, "output")):
+                self.done({"item": item, "output_index": index})
+        if self._early:
+            raise ServiceError("strange", "arguments came for a call without a name (response.output_item.added)")
         usage = object_field(response, "usage")
         read = count_field(usage, "input_tokens_details", "cached_tokens")
         write = count_field(usage, "input_tokens_details", "cache_write_tokens")
@@ -238,10 +270,47 @@ class ResponsesAnswer:
 
     def failed(self, event: Event) -> None:
         """Raise the error of a failed answer."""
-        response = event["response"]
+        response = object_field(event, "response")
         if not response.get("error"):
             raise ServiceError("http", "the response failed", ServiceAnswer(500))
         raise parse_event_error(encode({"error": response["error"]}), "")
+
+
+class _ItemPlaces:
+    """The places of an answer's items, found by what their events say: `output_index`, else an id of the item.
+
+    llama.cpp numbers no items, and its calls have no id but `call_id`, which their pieces name as `item_id`. An event
+    that says nothing belongs to the newest item.
+    https://github.com/ggml-org/llama.cpp/blob/master/tools/server/server-task.cpp (seen 2026-11-29)
+    """
+
+    __slots__ = ("_places", "count")
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, object], int] = {}
+        self.count = 0
+        """The number of items."""
+
+    def find(self, event: Event, *, opens: bool = False) -> int:
+        """Return the place of the item of an event. `opens`: the event begins an item, so a new id is a new item."""
+        item = object_field(event, "item")
+        ids = [(kind, id) for kind in ("id", "call_id") if (id := item.get(kind))]
+        if id := event.get("item_id"):
+            ids.append(("call_id" if ("call_id", id) in self._places else "id", id))
+        names = [("index", number), *ids] if (number := event.get("output_index")) is not None else ids
+        place = next((self._places[name] for name in (opens and ids) or names if name in self._places), None)
+        if place is None:
+            self.count += opens or not self.count or not self._may_be_newest(names)
+            place = self.count - 1
+        for name in names:
+            if opens or name not in self._places:
+                self._places[name] = place
+        return place
+
+    def _may_be_newest(self, names: list[tuple[str, object]]) -> bool:
+        """Return True when nothing of the kind of these names, which are unknown, was said about the newest item."""
+        said = {kind for (kind, _), place in self._places.items() if place == self.count - 1}
+        return all(kind not in said for kind, _ in names)
 
 
 _HANDLERS: dict[str, Callable[[ResponsesAnswer, Event], None]] = {

@@ -19,6 +19,7 @@ from teamwright.models.service_error import (
     is_context_full,
     is_key_refused,
     is_request_refused,
+    is_unparsed_call,
     is_worth_retrying,
 )
 from teamwright.models.truncated_prompt_check import PromptCut
@@ -41,7 +42,14 @@ class FailureText(Struct, frozen=True):
 
 def to_failure(trouble: ServiceError, card: ModelCard, endpoint: Endpoint, tries: int, *, answered: bool) -> Failure:
     """Return the last part of a failed stream. `answered`: this service has answered before in this process."""
-    explanation = _refusal_text(trouble, card, endpoint) if trouble.kind == "http" else _silence_text(trouble, endpoint)
+    if is_unparsed_call(trouble):
+        explanation = FailureText(
+            "model-failed", f"{card.name} wrote a tool call that {endpoint.provider} cannot parse"
+        )
+    elif trouble.kind == "http":
+        explanation = _refusal_text(trouble, card, endpoint)
+    else:
+        explanation = _silence_text(trouble, endpoint)
     explanation = replace(explanation, retriable=explanation.retriable or is_worth_retrying(trouble))
     service_text = endpoint.scrub(trouble.message)
     looked_at = [("model", f"{card.name} at {endpoint.display_address}")]

@@ -275,6 +275,9 @@ def is_same_model(requested: str, answered: str) -> bool:
 CONTENT_FILTER = "content_filter"
 """The stop reason of an answer that the service's filter withheld or shortened."""
 
+UNPARSED_CALL = "unparsed_call"
+"""The stop reason of an answer with a tool call that its service could not parse."""
+
 INTERRUPTED = "interrupted"
 """The stop reason of an answer that was interrupted here: by a person, a deadline, or the end of the session."""
 
@@ -302,6 +305,9 @@ class AnswerEnd(StrEnum):
 
     EMPTY = "empty"
     """The answer has no usable content: no text and no call, or only the announcement of a call."""
+
+    UNPARSED = "unparsed"
+    """The service could not parse a tool call in it."""
 
     PAUSED = "paused"
     """The service expects another request to continue the answer."""
@@ -352,6 +358,14 @@ ENDS: Mapping[AnswerEnd, EndRule] = {
         what="gave an empty answer",
         do="say it in other words, or choose another model",
     ),
+    AnswerEnd.UNPARSED: EndRule(
+        retries=1,
+        note="Your last answer had a tool call that could not be parsed, and no call of it was run: an unknown tool, a "
+        "value of the wrong type, JSON that is not valid, or a tag that was not closed. Make the call again, with the "
+        "exact name of one of your tools and with the parameters of its schema; or answer in words.",
+        what="wrote a tool call that its service could not parse",
+        do="choose a model that is made for tools",
+    ),
     AnswerEnd.PAUSED: EndRule(
         retries=2,
         what="paused its answer again and again, and never completed it",
@@ -373,6 +387,7 @@ _END_BY_STOP_REASON: Mapping[str, AnswerEnd] = {
     "pause_turn": AnswerEnd.PAUSED,
     "refusal": AnswerEnd.REFUSED,
     CONTENT_FILTER: AnswerEnd.FILTERED,
+    UNPARSED_CALL: AnswerEnd.UNPARSED,
 }
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 

@@ -88,8 +88,8 @@ class ServiceError(Exception):
 
     `kind` is `http` (the service answered with an error), `connect` (it was not reached), `broken` (the answer ended
     early), `stalled` (nothing, or only keep-alives arrived), `strange` (the response is no answer), `setup` (no
-    connection can be made with the proxy or the certificates in the environment), or `endless` (far more came than the
-    request asks for).
+    connection can be made with the proxy or the certificates in the environment), `endless` (far more came than the
+    request asks for), or `unparsed` (the service could not parse a tool call of the model).
     """
 
     def __init__(self, kind: str, message: str, answer: ServiceAnswer | None = None) -> None:
@@ -128,7 +128,23 @@ def is_worth_retrying(trouble: ServiceError) -> bool:
     if trouble.kind == "http":
         status = trouble.answer.status
         return status in (408, 409, 429) or status >= 500
-    return trouble.kind in ("connect", "broken", "stalled")
+    return trouble.kind in ("connect", "broken", "stalled", "unparsed")
+
+
+def is_unparsed_call(trouble: ServiceError) -> bool:
+    """Return True when the service could not parse what the model wrote: its tool call is no call of a given tool."""
+    if trouble.kind == "unparsed" or trouble.answer.type == "tool_use_failed":
+        return True
+    return trouble.kind == "http" and bool(_UNPARSED_CALL.search(trouble.message))
+
+
+_UNPARSED_CALL = re.compile(
+    r"model produced output that does not match|failed to parse input at pos"  # llama.cpp
+    r"|error parsing tool call"  # Ollama
+    r"|tool call validation failed|failed to call a function"  # Groq, which has the type `tool_use_failed` too
+    r"|invalid sequence as part of tooluse",  # Bedrock
+    re.I,
+)
 
 
 def is_key_refused(trouble: ServiceError) -> bool:

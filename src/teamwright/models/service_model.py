@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import (
     SERVICE_SAID,
+    UNPARSED_CALL,
     AlivePart,
     Failure,
     ModelCard,
@@ -40,7 +41,13 @@ from teamwright.models.names import is_set, with_server
 from teamwright.models.providers.api_format import ApiFormat
 from teamwright.models.providers.messages import MessagesFormat
 from teamwright.models.rate_limit import CacheWarmup, CallPermit, RateLimiter
-from teamwright.models.service_error import ServiceAnswer, ServiceError, is_throttled, is_worth_retrying
+from teamwright.models.service_error import (
+    ServiceAnswer,
+    ServiceError,
+    is_throttled,
+    is_unparsed_call,
+    is_worth_retrying,
+)
 from teamwright.models.stream import AnswerAssembly, HttpExchange, ThinkTags, Timeouts, new_client
 from teamwright.models.token_estimate import answer_tokens, fill_usage, written_tokens
 from teamwright.models.truncated_prompt_check import PromptCheck
@@ -72,6 +79,10 @@ CONTINUATIONS = 8
 
 FIRST_CONNECTS = 2
 """The number of retries for a service that never answered and cannot be reached."""
+
+UNPARSED_TRIES = 2
+"""The number of requests, one after the other, for an answer whose tool call the service cannot parse; after them the
+model itself must be told."""
 
 FAILING_WAIT_S = 1.0
 """Seconds that a call waits at least for its turn, however long the service has failed."""
@@ -184,7 +195,7 @@ class ServiceModel:
             yield AlivePart(WARMUP_WAIT)
             await self._cache_warmup.follow(first)
             yield AlivePart()
-        silent_s = 0.0
+        silent_s, unparsed = 0.0, 0
         for tries in count(1):
             try:
                 exchange = HttpExchange(self._open_client(), self._endpoint, self._clocks)
@@ -208,10 +219,19 @@ class ServiceModel:
                 outcome.reply = self._reply(attempt)
                 return
             failed_usage = self._failed_usage(attempt, request)
+            failure = self._failed(attempt.trouble, tries)
+            unparsed += is_unparsed_call(attempt.trouble)
+            if is_unparsed_call(attempt.trouble) and unparsed >= UNPARSED_TRIES:
+                outcome.reply = replace(
+                    self._reply(attempt), stop_reason=UNPARSED_CALL, usage=failed_usage, is_estimated=True
+                )
+                return
             outcome.failed_usage += failed_usage
             if failed_usage.requests:
                 yield UsagePart(failed_usage)
-            failure = self._failed(attempt.trouble, tries)
+            if is_unparsed_call(attempt.trouble):
+                yield Retrying(_failure_reason(failure), 0.0, tries)
+                continue
             silent_s += self._clocks.stall_s if attempt.trouble.kind == "stalled" else 0.0
             wait_s = self._backoff_s(tries) if attempt.shared_pause_s is None else attempt.shared_pause_s
             gives_up = silent_s >= STALL_QUIET_S or self._fails_too_long(wait_s)
@@ -253,7 +273,7 @@ class ServiceModel:
 
     def _account(self, turn: CallPermit, attempt: _Attempt) -> None:
         trouble = attempt.trouble
-        if trouble is None:
+        if trouble is None or is_unparsed_call(trouble):  # the service works
             self._answered = True
             self._failing_since = None
             self._last_trouble = None
@@ -331,7 +351,7 @@ class ServiceModel:
     def _failed_usage(self, attempt: _Attempt, request: Request) -> Usage:
         """Return the usage of a failed attempt whose answer had begun: it counts as a request then."""
         assembly = attempt.assembly
-        if not assembly.events:
+        if not assembly.events and not (attempt.trouble and is_unparsed_call(attempt.trouble)):
             return Usage()
         request = replace(request, items=attempt.items)
         return price_usage(self._card, fill_usage(assembly.usage(), request, assembly.size))

@@ -20,6 +20,7 @@ from teamwright.testing.model_server_replies import Answer, Cut, ErrorEvent, Raw
 from tests.support.waits import WAIT_S
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "service-faults.md"
+UNPARSED = "The model produced output that does not match the expected peg-native format"
 LONG = "This much had come, and a person has read it. " * 90
 CALL = [("Read", {"path": "x"})]
 FORMATS = {
@@ -81,6 +82,8 @@ FAULTS: Mapping[str, ScriptedReply] = {
     "nothing but signs of life": Stall(1, Answer(LONG)),
     "an error inside the stream, overloaded": ErrorEvent(answer=Answer(LONG)),
     "an error inside the stream, bad request": ErrorEvent("invalid_request_error", "bad", answer=Answer(LONG)),
+    "HTTP 500, llama.cpp's words for a call that it cannot parse": Status(500, UNPARSED),
+    "an error inside the stream, a call that cannot be parsed": ErrorEvent("server_error", UNPARSED, 3, Answer(LONG)),
     "the output limit is reached": Answer("Half.", stop_reason="max_tokens"),
     "the output limit is reached in a call": Answer("", CALL, stop_reason="max_tokens"),
     "the filter stops the answer": Answer("Half.", stop_reason="content_filter"),

@@ -7,7 +7,7 @@ import pytest
 
 from teamwright.agent.conversation import UserMessage
 from teamwright.agent.turn_loop import run_turn
-from teamwright.models.model import Failure, ModelCard, Reply, price_usage
+from teamwright.models.model import AnswerEnd, Failure, ModelCard, Reply, price_usage
 from teamwright.protocol.messages import encode, text_block
 from teamwright.protocol.usage import Usage
 from teamwright.team_records.views import resolve_home
@@ -86,16 +86,14 @@ async def test_what_an_unreadable_call_of_gemini_used_is_counted(speaking):
     broken = data({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}], "usageMetadata": usage})
     async with (
         asyncio.timeout(WAIT_S),
-        LoopbackModel([broken, broken, "Yes."]) as server,
+        LoopbackModel([broken, broken]) as server,
         speaking("gemini", server.url) as caller,
     ):
         reply = (await caller.ask()).last
     assert isinstance(reply, Reply)
-    assert (reply.failed_usage.input_tokens, reply.failed_usage.output_tokens, reply.failed_usage.requests) == (
-        1_000,
-        40,
-        2,
-    )
+    assert reply.end is AnswerEnd.UNPARSED
+    used = reply.usage + reply.failed_usage
+    assert (used.input_tokens, used.output_tokens, used.requests) == (1_000, 40, 2)
 
 
 @pytest.mark.finding("M14")

@@ -235,7 +235,7 @@ class BedrockAnswer:
             write=count_field(usage, "cacheWriteInputTokens"),
         )
         if self._unreadable:
-            trouble = ServiceError("broken", "the model wrote a call that cannot be read")
+            trouble = ServiceError("unparsed", "the model wrote a call that cannot be read")
             trouble.events = self._events.take_events()
             raise trouble
 

@@ -204,7 +204,7 @@ class GeminiAnswer:
 
     def _end(self, finish: str, message: str) -> None:
         if finish in _UNREADABLE:
-            trouble = ServiceError("broken", message or f"the model wrote a call that cannot be read ({finish})")
+            trouble = ServiceError("unparsed", message or f"the model wrote a call that cannot be read ({finish})")
             trouble.events = self._events.take_events()
             raise trouble
         stop = CONTENT_FILTER if finish in _FILTERED else _STOPS.get(finish, finish)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from teamwright.mcp.tool_listing import clean_schema, parse_tools
+from teamwright.protocol.portable_schema import portable_schema
 
 WORDS = (
     *("type", "properties", "required", "items", "enum", "const", "default", "anyOf", "allOf", "not", "pattern"),
@@ -64,3 +65,79 @@ def test_what_is_no_schema_is_left_out_and_the_rest_stays():
         "required": ["a"],
         "additionalProperties": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("said", "made"),
+    [
+        ({"properties": {"value": True}, "required": ["value"]}, {"properties": {"value": {}}, "required": ["value"]}),
+        ({"properties": {"never": False, "a": {"type": "any"}}}, {"properties": {"a": {}}}),
+        ({"properties": {"a": {"$ref": "#/$defs/gone"}}}, {"properties": {"a": {}}}),
+        ({"properties": {"a": {"$ref": "https://example.com/s.json"}}}, {"properties": {"a": {}}}),
+        (
+            {"$defs": {"a": {"$ref": "#/$defs/a"}}, "properties": {"b": {"$ref": "#/$defs/a"}}},
+            {"properties": {"b": {}}, "$defs": {"a": {}}},
+        ),
+        (
+            {"$ref": "#/$defs/In", "$defs": {"In": {"type": "object", "properties": {"a": {"type": "string"}}}}},
+            {
+                "properties": {"a": {"type": "string"}},
+                "$defs": {"In": {"type": "object", "properties": {"a": {"type": "string"}}}},
+            },
+        ),
+        (
+            {"properties": {"a": {"type": "array", "items": True, "minItems": 10**9}}},
+            {"properties": {"a": {"type": "array", "items": {}}}},
+        ),
+        (
+            {"properties": {"a": {"type": "array", "items": [{"type": "string"}, True], "additionalItems": False}}},
+            {"properties": {"a": {"type": "array", "prefixItems": [{"type": "string"}, {}], "additionalItems": False}}},
+        ),
+        (
+            {"properties": {"a": {"type": "string", "minLength": 9, "maxLength": 3, "enum": []}}},
+            {"properties": {"a": {"type": "string"}}},
+        ),
+        (
+            {"properties": {"a": {"type": "string", "pattern": "\\S", "description": "A name."}}},
+            {"properties": {"a": {"type": "string", "description": "A name. (matches \\S)"}}},
+        ),
+        (
+            {"properties": {"a": {"type": "string", "pattern": "^[a-z]+$"}}},
+            {"properties": {"a": {"type": "string", "pattern": "^[a-z]+$"}}},
+        ),
+        (
+            {"properties": {"a": {"type": "object", "properties": {"b": {}}, "required": ["b", "c"]}}},
+            {"properties": {"a": {"type": "object", "properties": {"b": {}}, "required": ["b"]}}},
+        ),
+        (
+            {"properties": {"a": {"anyOf": [True, {"type": "string"}, False]}}},
+            {"properties": {"a": {"anyOf": [{}, {"type": "string"}]}}},
+        ),
+    ],
+    ids=[
+        *(
+            "true",
+            "any and false",
+            "a reference to nothing",
+            "a remote reference",
+            "a circle",
+            "a reference at the top",
+        ),
+        *("a huge list", "a tuple", "bounds that contradict", "a free pattern", "a plain pattern", "required inside"),
+        "booleans in a list",
+    ],
+)
+def test_a_schema_is_brought_to_a_form_that_the_strictest_service_takes(said, made):
+    assert clean_schema(said) == {"type": "object", **made}
+
+
+@pytest.mark.promise("H7", "P7")
+@given(st.dictionaries(st.sampled_from(WORDS), VALUES, max_size=5))
+def test_no_boolean_stands_in_place_of_a_schema_and_every_reference_leads_somewhere(said):
+    try:
+        made = clean_schema(said)
+    except ValueError:
+        return
+    assert portable_schema(made) == made
+    for part in made["properties"].values():
+        assert isinstance(part, dict)

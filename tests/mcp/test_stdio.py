@@ -35,7 +35,7 @@ async def test_a_server_is_started_at_its_first_call_and_shared_by_all_that_call
     echo = server.find_tool("mcp__plain__echo")
     assert echo.schema == {
         "type": "object",
-        "properties": {"text": {"type": "string"}, "list": {"type": "array", "items": True}},
+        "properties": {"text": {"type": "string"}, "list": {"type": "array", "items": {}}},
         "required": ["text"],
     }
     assert place.said == [

@@ -75,6 +75,8 @@ class Agent(Struct, weakref=True):
     """Return the directories besides the working directory in which a change counts as progress: those of tasks."""
     fallback: Fallback | None = None
     """The models that are used when the agent's model is not available; None without one."""
+    searched_refused_tools: bool = False
+    """True when its tools were tried one after the other, because its service refused a request."""
     _other_models: set[str] = field(default_factory=set[str])
     """Names of other models that were mentioned already."""
     _deferred_changes: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])

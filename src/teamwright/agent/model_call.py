@@ -37,6 +37,7 @@ from teamwright.models.model import (
     price_usage,
     with_price,
 )
+from teamwright.models.prefix_builder import without_tools
 from teamwright.models.token_estimate import answer_tokens, fill_usage, text_size, written_tokens
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import Notice, TextDelta
@@ -281,6 +282,8 @@ async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str
             answer = await _read_stream(agent, request, so_far)
             if isinstance(answer, Failure) and answer.refuses_request:
                 answer = await _send_repaired(agent, request, so_far, answer)
+            if isinstance(answer, Failure) and answer.refuses_request and not agent.searched_refused_tools:
+                answer = await _send_without_refused_tools(agent, request, so_far, answer)
             if isinstance(answer, BudgetRefusal):
                 keep_partial_answer(agent, request, so_far)
                 return answer, ""
@@ -318,6 +321,33 @@ async def _send_repaired(agent: Agent, request: Request, so_far: PartialAnswer, 
     text = f"{refusal.sentence}. The conversation continues with its text and tool calls, without earlier thinking."
     agent.emit(Notice(member=agent.name, text=text, level="warning"))
     return answer
+
+
+async def _send_without_refused_tools(
+    agent: Agent, request: Request, so_far: PartialAnswer, refusal: Failure
+) -> CallOutcome:
+    """Send a refused request once more without the tools that the service refuses, which are left out from now on.
+
+    Return the answer, or the refusal when no tool is the reason. The tools are searched once for each agent.
+    """
+    from teamwright.agent.refused_tools import RefusedToolSearch
+
+    agent.searched_refused_tools = True
+    search = RefusedToolSearch(agent)
+    tools = await search.find()
+    refusal = replace(refusal, failed_usage=refusal.failed_usage + search.usage)
+    if not tools:
+        return refusal
+    for tool in tools:
+        tool.is_offered = False
+        text = f"{agent.model.card.name} refuses the schema of {tool.name} of {tool.origin}: the tool is left out"
+        agent.emit(Notice(member=agent.name, text=text, level="warning"))
+    names = {tool.name for tool in tools}
+    agent.conversation.replace_prefix(without_tools(agent.conversation.prefix, names))
+    answer = await _read_stream(agent, replace(request, prefix=without_tools(request.prefix, names)), so_far)
+    if isinstance(answer, BudgetRefusal):
+        return answer
+    return replace(answer, failed_usage=refusal.failed_usage + answer.failed_usage)
 
 
 async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) -> CallOutcome:

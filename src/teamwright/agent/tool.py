@@ -25,6 +25,7 @@ from teamwright.permissions.verdict import HARMLESS, Access
 from teamwright.protocol.events import SandboxRefused
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.messages import Block
+from teamwright.protocol.portable_schema import portable_schema
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class Tool(Generic[Input]):
 
     is_offered: bool = True
     """True when the prefix names it. Other tools can still be called, from an older conversation."""
+
+    origin: str = ""
+    """Who made a tool whose schema is not ours, in words for people; empty for our own."""
 
     @property
     def description(self) -> str:
@@ -371,7 +375,7 @@ def input_schema(input_type: type[ToolInput]) -> Schema:
     raw = input_type.model_json_schema(by_alias=True)
     definitions = cast("dict[str, Any]", raw.pop("$defs", {}))
     raw.pop("description", None)
-    schema = cast("Schema", _clean(raw, definitions, ()))
+    schema = portable_schema(cast("Schema", _clean(raw, definitions, ())))
     schema.setdefault("properties", {})
     return schema
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 from msgspec import Struct
 
 from teamwright.mcp.json_rpc import plain_text
+from teamwright.protocol.portable_schema import portable_schema
 
 PREFIX = "mcp__"
 
@@ -117,8 +118,11 @@ _CHECK_BY_KEYWORD: Mapping[str, _Fits] = {word: fits for fits, words in _KEYWORD
 
 
 def clean_schema(schema: Schema) -> Schema:
-    """Return the cleaned schema of an input, an object with named parameters. Raises ValueError for an unusable one."""
-    cleaned_schema = _schema(schema, 0)
+    """Return the cleaned schema of an input, an object with named parameters, in a form that every service takes.
+
+    Raises ValueError for an unusable one.
+    """
+    cleaned_schema = _schema(_with_reference(schema), 0)
     for word in _NOT_AT_THE_TOP:
         cleaned_schema.pop(word, None)
     if cleaned_schema.get("type", "object") != "object":
@@ -128,10 +132,20 @@ def clean_schema(schema: Schema) -> Schema:
         raise ValueError("a parameter's name cannot be one")
     names = [name for name in cast("list[str]", cleaned_schema.get("required", [])) if name in properties]
     rest = {word: value for word, value in cleaned_schema.items() if word not in {"type", "properties", "required"}}
-    whole: Schema = {"type": "object", "properties": properties, **({"required": names} if names else {}), **rest}
+    whole = portable_schema(
+        {"type": "object", "properties": properties, **({"required": names} if names else {}), **rest}
+    )
     if len(json.dumps(whole, ensure_ascii=False)) > MAX_SCHEMA:
         raise ValueError(f"it has more than {MAX_SCHEMA:,} letters")
     return whole
+
+
+def _with_reference(schema: Schema) -> Schema:
+    """Return an input schema that is a reference to a definition as that definition, beside its other keywords."""
+    found = re.fullmatch(r"#/(\$defs|definitions)/([^/]+)", str(schema.get("$ref", "")))
+    definitions: object = schema.get(found[1]) if found else None
+    target = cast("Schema", definitions).get(found[2]) if found and isinstance(definitions, dict) else None
+    return {**cast("Schema", target), **schema} if isinstance(target, dict) else schema
 
 
 def _schema(schema: Schema, depth: int) -> Schema:

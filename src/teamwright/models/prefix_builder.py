@@ -7,7 +7,7 @@ Sets the cache breakpoints of the prefix (the last system block and the last too
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -95,6 +95,19 @@ def prefix_for_model(
     )
     new_effort = supported_effort(card, prefix_effort(prefix)) if effort is None else effort
     return build_prefix(card, settings, system, tools, effort=new_effort, shared=SharedPrefix(blocks, named))
+
+
+def without_tools(prefix: Prefix, names: Collection[str]) -> Prefix:
+    """Return the same prefix without the tools of these names. The last tool left keeps a cache breakpoint."""
+    fields: dict[str, Any] = json.loads(b"{" + prefix.head + b"}")
+    tools: list[dict[str, Any]] = fields.get("tools", [])
+    left = [tool for tool in tools if tool["name"] not in names]
+    if left and any("cache_control" in tool for tool in tools) and not any("cache_control" in tool for tool in left):
+        left[-1] = {**left[-1], **_MARK}
+    fields["tools"] = left
+    if not left:
+        fields = {name: value for name, value in fields.items() if name not in ("tools", "tool_choice")}
+    return Prefix.build(fields, prefix.betas)
 
 
 def tool_names(prefix: Prefix) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ def is_worth_retrying(trouble: ServiceError) -> bool:
         return trouble.answer.should_retry
     if trouble.kind == "http":
         status = trouble.answer.status
-        return status in (408, 409, 429) or status >= 500
+        return status in (408, 409, 429) or (status >= 500 and not _SCHEMA_REFUSED.search(trouble.message))
     return trouble.kind in ("connect", "broken", "stalled", "unparsed")
 
 
@@ -167,8 +167,11 @@ def is_request_refused(trouble: ServiceError) -> bool:
     status = trouble.answer.status
     if trouble.kind != "http" or is_context_full(trouble) or status < 400:
         return False
-    return status in (400, 422) or bool(_THINKING.search(trouble.message))
+    return status in (400, 422) or bool(_THINKING.search(trouble.message) or _SCHEMA_REFUSED.search(trouble.message))
 
+
+_SCHEMA_REFUSED = re.compile(r"\bjson schema (error|conversion)|\bfailed to parse grammar\b", re.I)
+"""llama.cpp's errors for a schema that it cannot make a grammar of; some versions send them with HTTP 500."""
 
 _THINKING = re.compile(r"\bsignature\b|\bthinking\b|encrypted[_ ]content|\breasoning\b|\bitem .{0,10}\brs_", re.I)
 

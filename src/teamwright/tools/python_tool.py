@@ -48,6 +48,8 @@ def _tool_threads() -> ThreadPoolExecutor:
 class PythonTool(Tool[ToolInput]):
     """One function. Permission rules name it `python__<function>`."""
 
+    origin = "a function of the program"
+
     def __init__(
         self,
         function: Function,

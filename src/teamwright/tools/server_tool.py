@@ -106,6 +106,7 @@ class ServerTool(Tool[ServerToolInput]):
         self._tool = tool
         self._access = Access()
         self.name = name
+        self.origin = f'the MCP server "{server.name}"'
         self.schema = _ANY_SCHEMA if tool is None else tool.schema
 
     @property

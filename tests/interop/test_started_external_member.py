@@ -360,6 +360,24 @@ async def test_the_cause_of_a_stranger_s_end_is_its_last_output_but_not_the_stat
         assert ("shift+tab" in ended.detail) is says
 
 
+@pytest.mark.promise("E8")
+async def test_secrets_are_masked_in_the_last_output_of_a_stranger(newer, tmp_path, monkeypatch):
+    key = "deploy-4711-not-for-logs"
+    monkeypatch.setenv("DEPLOY_TOKEN", key)
+    says = {"start": {"screen": f"rejected {key}, {key.encode().hex()}"}}
+    async with a_crew(tmp_path, newer.settings({"zed": says}, backend="detached")) as (team, heard):
+        await team.spawn("zed", "Begin.", command="other")
+        await rested(team, "zed")
+        os.kill(pid_of(team, "zed"), signal.SIGKILL)
+        ended = await heard.one(MemberChanged, member="zed", state="failed")
+        assert "rejected …logs, …)" in ended.detail
+        fails = {"start": {"stderr": f"no entry for {key[::-1]}", "exit": 3}}
+        newer.settings({"amy": fails})
+        with pytest.raises(CannotStart, match="ended before it read its first prompt") as problem:
+            await team.spawn("amy", "Begin.", command="other")
+        assert "no entry for …" in problem.value.render() and key[::-1] not in problem.value.render()
+
+
 @pytest.mark.promise("E8", "D4", "D5", "P3")
 async def test_a_stranger_that_is_killed_without_a_word_is_noticed_and_its_tasks_go_back(started, tmp_path):
     turns = [{"when": "Begin.", "do": [{"do": "claim"}, {"do": "await", "file": str(tmp_path / "never")}]}]

@@ -7,6 +7,8 @@ import pytest
 
 from teamwright.mcp.server_config import ConfigSource, parse_servers
 from teamwright.models.endpoint import Endpoint
+from teamwright.session.command_start import mask_secrets
+from teamwright.views.bug_report import Redactor
 
 KEY = "tok-Blue+Whale/42?0123456789~end"
 WRITTEN = {
@@ -33,11 +35,20 @@ def test_a_key_in_a_text_of_a_model_service_or_an_mcp_server_is_masked_in_every_
     endpoint = Endpoint("acme", "https://models.example", KEY)
     entry = {"command": "serve", "env": {"KEY": KEY}}
     [server], _ = parse_servers({"one": entry}, ConfigSource("a test", tmp_path, {}))
-    for masked in (endpoint.scrub(text), server.mask_secrets(text)):
+    report = Redactor({}, (KEY,))
+    for masked in (endpoint.scrub(text), server.mask_secrets(text), report.text(text)):
         assert masked.startswith("you sent ")
         assert masked.endswith(" and it is wrong")
         left = masked.removeprefix("you sent ").removesuffix(" and it is wrong")
         assert not any(written[at : at + 8] in left for at in range(len(written) - 7)), left
+
+
+@pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN)
+@pytest.mark.parametrize("name", ["SERVICE_KEY", "SSHPASS", "DB_PASS"])
+def test_a_secret_of_the_environment_is_masked_in_every_encoding_on_the_screen(written, name):
+    masked = mask_secrets(f"it says {written}", {name: KEY, "PATH": "/usr/bin"})
+    assert masked == ("it says …~end" if written == KEY else masked)
+    assert not any(written[at : at + 8] in masked for at in range(len(written) - 7)), masked
 
 
 def test_a_text_without_the_key_stays_as_it_is():

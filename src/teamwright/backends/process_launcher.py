@@ -183,6 +183,7 @@ class ProcessLauncher:
             team_changed=team.changed,
             call=incarnation.call,
             reported_mode=incarnation_mode(member, incarnation) or "",
+            secrets=team.secrets,
         )
 
     async def _start(
@@ -248,11 +249,11 @@ class ProcessLauncher:
             raise await self._start_error(process, "ended before it called")
 
     async def _start_error(self, process: ProcessTeammate, how: str) -> CannotStart:
-        words = await process.backend.last_output(process.location) if process.location is not None else ""
+        output = await process.last_output()
         return CannotStart(
             "backend",
             f"the process of {process.name} {how}",
-            looked_at=[("it said", line) for line in words.strip().splitlines()[-8:]],
+            looked_at=[("it said", line) for line in output.splitlines()[-8:]],
             note="nothing was started",
         )
 

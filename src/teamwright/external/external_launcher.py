@@ -169,6 +169,7 @@ class ExternalLauncher:
             agent_type=member.agent_type,
             team_changed=team.changed,
             call=incarnation.call,
+            secrets=team.secrets,
         )
 
     async def _send_note(self, name: str, text: str, summary: str) -> None:
@@ -223,13 +224,13 @@ class ExternalLauncher:
             raise TeamRefused("team-refused", f"{external.name} was ended while it started", note="nothing was started")
 
     async def _start_error(self, external: ExternalMember, how: str) -> CannotStart:
-        words = await external.backend.last_output(external.location) if external.location is not None else ""
+        output = await external.last_output()
         return CannotStart(
             "backend",
             f"the program of {external.name} {how}",
             looked_at=[
                 ("state root", str(self.team.home.shared)),
-                *(("it said", line) for line in words.strip().splitlines()[-8:]),
+                *(("it said", line) for line in output.splitlines()[-8:]),
             ],
             do=[
                 "start it once by hand in this directory: it may ask something first",

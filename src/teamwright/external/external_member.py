@@ -23,7 +23,6 @@ from teamwright.protocol.ids import now_ms
 from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.runtime_tags import TaskEnd
-from teamwright.protocol.secret_texts import mask_tokens
 from teamwright.team_records.life_cycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.backend_teammate import BackendTeammate
 from teamwright.teams.plan_requests import PendingPlan
@@ -263,7 +262,7 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
             going.cancel()
         if self.state in ENDED_STATES:
             return
-        words = "" if self.end_cause else await self._last_output()
+        words = "" if self.end_cause else await self._shown_output()
         cause = self.end_cause or f"its program ended without a message{words}"
         failed, self.end_cause = not self.end_cause, cause
         await self.terminate(0)
@@ -271,12 +270,12 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
         await self.report_end(self.name, f"failed: {cause}" if failed else cause)
         self.team_changed.set()
 
-    async def _last_output(self) -> str:
+    async def _shown_output(self) -> str:
         """Return the program's last line of output; empty for a screen, whose last line is the
         program's status line.
         """
         on_screen = self.location is None or self.location.kind != DETACHED
-        return "" if on_screen else mask_tokens(await self._last_line())
+        return "" if on_screen else await self._last_line()
 
     async def _read_last_mail(self) -> None:
         """Read its last mail, which may contain its agreement to stop."""

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.protocol.ids import is_label
-from teamwright.protocol.secret_texts import encoded_forms, repr_without
+from teamwright.protocol.secret_texts import mask_values, repr_without
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 
 TransportKind: TypeAlias = Literal["stdio", "http", "sse", "sdk"]
@@ -103,11 +103,7 @@ class ServerConfig(Struct, frozen=True):
         query = urlsplit(self.url).query
         values = [value for value in (*self.env.values(), *self.headers.values(), query) if value]
         parts = {part for value in values for part in (value, value.rpartition(" ")[2])}
-        for secret in sorted(parts, key=len, reverse=True):
-            if len(secret) >= _SHORTEST_SECRET:
-                for form in (secret, *encoded_forms(secret)):
-                    text = text.replace(form, "****")
-        return text
+        return mask_values(text, {part for part in parts if len(part) >= _SHORTEST_SECRET}, "****")
 
 
 class ConfigSource(Struct, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -66,10 +67,15 @@ def mask_keys(text: str) -> str:
     return _KEY.sub(lambda found: mask(found[0]) if _RANDOM.search(found[0]) else found[0], text)
 
 
-def mask_values(text: str, secrets: Iterable[str]) -> str:
-    """Return the text with these secrets masked, the longest first."""
+def mask_values(text: str, secrets: Iterable[str], replacement: str = "") -> str:
+    """Return the text with these secrets masked, plain and encoded, the longest first. None of them is empty.
+
+    `replacement` replaces each; without it a long plain secret keeps its last characters.
+    """
     for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, mask(secret))
+        text = text.replace(secret, replacement or mask(secret))
+        for form in encoded_forms(secret):
+            text = text.replace(form, replacement or "…")
     return text
 
 
@@ -99,7 +105,8 @@ def mask_fragments(text: str, secret: str) -> str:
     return "".join((*out, text[next_start:]))
 
 
-def encoded_forms(secret: str) -> list[str]:
+@lru_cache(maxsize=64)  # a terminal masks each line that it draws
+def encoded_forms(secret: str) -> tuple[str, ...]:
     """Return the forms in which another program may write a secret, the longest first: base64, hex, percent-encoded and
     reversed.
 
@@ -117,7 +124,7 @@ def encoded_forms(secret: str) -> list[str]:
         last = (before + len(content)) * 8 // 6
         encoded = b64encode(bytes(before) + content).decode()[first:last]
         forms |= {encoded, encoded.replace("+", "-").replace("/", "_")}
-    return sorted(forms - {secret}, key=len, reverse=True)
+    return tuple(sorted(forms - {secret}, key=len, reverse=True))
 
 
 def is_secret_name(name: str) -> bool:

@@ -16,7 +16,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError
-from teamwright.protocol.secret_texts import mask, mask_tokens
+from teamwright.protocol.secret_texts import MIN_FRAGMENT, is_secret_name, mask_tokens, mask_values
 from teamwright.storage.paths import Home, find_home, make_private
 
 if TYPE_CHECKING:
@@ -66,10 +66,12 @@ _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 def mask_secrets(text: str, env: Mapping[str, str]) -> str:
     """Return the text with secrets masked: values of variables named like secrets, and texts that look like keys."""
-    values = {value for name, value in env.items() if _SECRET_NAME.search(name) and len(value) >= 8}
-    for value in sorted(values, key=len, reverse=True):
-        text = text.replace(value, mask(value))
-    return mask_tokens(text)
+    values = {
+        value
+        for name, value in env.items()
+        if len(value) >= MIN_FRAGMENT and (_SECRET_NAME.search(name) or is_secret_name(name))
+    }
+    return mask_tokens(mask_values(text, values))
 
 
 def crash(problem: BaseException, argv: Sequence[str], home: str | None = None) -> TeamwrightError:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.members import RosterMember
+from teamwright.protocol.secret_texts import mask_tokens, mask_values
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.team_records.team_state import Incarnation
 from teamwright.teams.backend import Backend
@@ -60,6 +61,8 @@ class BackendTeammate(Teammate, kw_only=True, eq=False):
     transcript: Path
     backend: Backend
     reported_mode: str = ""
+    secrets: frozenset[str] = frozenset()
+    """Values that are masked in its output."""
 
     @property
     def name(self) -> str:
@@ -79,10 +82,14 @@ class BackendTeammate(Teammate, kw_only=True, eq=False):
             return f"{self.name} may still run: {problem.what}"
         return ""
 
+    async def last_output(self) -> str:
+        """Return how it ended and its last lines of output, with secrets masked; empty when unknown."""
+        output = await self.backend.last_output(self.location) if self.location is not None else ""
+        return mask_tokens(mask_values(output, self.secrets)).strip()
+
     async def _last_line(self) -> str:
         """Return how it ended and the last line of its output, which need not be the reason; empty without both."""
-        output = (await self.backend.last_output(self.location)).strip() if self.location is not None else ""
-        first, *rest = output.splitlines() or [""]
+        first, *rest = (await self.last_output()).splitlines() or [""]
         how, lines = (first, rest) if first.startswith("ended ") else ("", [first, *rest])
         last = lines[-1].strip()[:_MAX_LAST_LINE] if lines else ""
         return (f": {how}" if how else "") + (f" (its last output: {last})" if last else "")

@@ -28,6 +28,7 @@ from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings.show import reads_compat_files
 from teamwright.config.trust import repository_of
 from teamwright.protocol.errors import StorageError, TeamwrightError, UsageError
+from teamwright.protocol.secret_texts import mask_values
 from teamwright.session.command_start import mask_secrets, platform_name
 from teamwright.storage.event_log import LOG_NAME, newest_log
 from teamwright.storage.paths import Home, make_private
@@ -308,8 +309,7 @@ class Redactor(Struct, frozen=True):
 
     def text(self, text: str) -> str:
         """Return the text without secrets, and with `~` for the user's home."""
-        for secret in sorted(self.hidden, key=len, reverse=True):
-            text = text.replace(secret, "…")
+        text = mask_values(text, self.hidden, "…")
         home = self.env.get("HOME") or os.path.expanduser("~")
         text = text.replace(home, "~") if len(home) > 1 else text
         return _IN_URL.sub("…@", mask_secrets(text, self.env))

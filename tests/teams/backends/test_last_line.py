@@ -18,8 +18,8 @@ from teamwright.teams.backend_teammate import BackendTeammate
     ],
 )
 async def test_a_killed_process_is_told_as_killed(output, said):
-    async def last_output(_location):
+    async def last_output():
         return output
 
-    member = SimpleNamespace(location="here", backend=SimpleNamespace(last_output=last_output))
+    member = SimpleNamespace(last_output=last_output)
     assert await BackendTeammate._last_line(member) == said

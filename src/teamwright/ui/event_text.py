@@ -100,8 +100,10 @@ def answer_text(event: RequestClosed) -> str:
     return f"{verdict} {_ANSWERED_BY.get(event.by) or f'by {one_line(event.by)}'}"
 
 
-_CHANGES = {"created": "+", "claimed": "▸", "completed": "✓", "released": "·", "deleted": "✗", "assigned": "→"}
-_HIDDEN_PROTOCOL = frozenset({"mode_changed", "permission_request", "permission_response"})
+TASK_MARKS = {"created": "+", "claimed": "▸", "assigned": "→", "completed": "✓", "released": "↩", "deleted": "✗"}
+"""The marks of a task's changes."""
+
+HIDDEN_PROTOCOL = frozenset({"mode_changed", "permission_request", "permission_response"})
 """Protocol messages that another line reports already."""
 
 _QUIET_STATES = frozenset({MemberState.WORKING, MemberState.PENDING, MemberState.STOPPING})
@@ -115,37 +117,35 @@ def event_line(event: TeamEvent) -> str | None:
             mark = {"failed": "  (failed)", "denied": "  (refused)"}.get(outcome, "")
             return f"{who:<12} {event.tool} {_flatten(event.summary)}{mark}  [{event.call}]"
         case MessageSent():
-            if event.wire in _HIDDEN_PROTOCOL or (event.wire == "idle_notification" and event.summary == "idle"):
+            if event.wire in HIDDEN_PROTOCOL or (event.wire == "idle_notification" and event.summary == "idle"):
                 return None
             return f"{who:<12} → {display_name(event.to)}: {_flatten(event.summary)}"
         case TaskChanged(change=change):
             owner = f" ({event.task.owner})" if change == "assigned" else ""
-            return f"{who:<12} {_CHANGES.get(change, change)} #{event.task.id} {_flatten(event.task.subject)}{owner}"
+            return f"{who:<12} {TASK_MARKS.get(change, change)} #{event.task.id} {_flatten(event.task.subject)}{owner}"
         case MemberChanged(state=state):
             if state in _QUIET_STATES or event.member == LEAD:
                 return f"{who:<12} {event.detail}" if event.detail and event.member == LEAD else None
             return f"{who:<12} {state}" + (f": {_flatten(event.detail)}" if event.detail else "")
         case RequestOpened() | RequestClosed():
             return f"{who:<12} {_request_text(event)}"
-        case LimitReached() | ModeChanged() | ModelChanged() | Notice() | Compacted() | SandboxRefused():
-            return f"{who:<12} {_notice_text(event)}"
+        case SandboxRefused():
+            return f"{who:<12} {_flatten(notice_text(event), 300)}"
+        case LimitReached() | ModeChanged() | ModelChanged() | Notice() | Compacted():
+            return f"{who:<12} {notice_text(event)}"
         case _:
             return None
 
 
-def refusal_text(event: SandboxRefused) -> str:
-    """Return what the sandbox refused, and what would allow it."""
-    return f"the sandbox refused to {', to '.join(event.refused)}. {event.allow}"
-
-
-def _notice_text(event: LimitReached | ModeChanged | ModelChanged | Notice | Compacted | SandboxRefused) -> str:
+def notice_text(event: LimitReached | ModeChanged | ModelChanged | Notice | Compacted | SandboxRefused) -> str:
+    """Return the text of an event that only informs, without the member's name."""
     match event:
         case Compacted():
             return compaction_text(event)
         case LimitReached():
             return f"limit: {event.detail}"
         case SandboxRefused():
-            return _flatten(refusal_text(event), 300)
+            return f"the sandbox refused to {', to '.join(event.refused)}. {event.allow}"
         case ModeChanged():
             return f"is in mode {event.mode} now"
         case ModelChanged():

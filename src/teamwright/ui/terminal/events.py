@@ -37,7 +37,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.task import IntegrationState
 from teamwright.ui.display_text import cell_width, clean, cut, model_name, one_line, pad
-from teamwright.ui.event_text import answer_text, compaction_text, refusal_text, request_subject
+from teamwright.ui.event_text import HIDDEN_PROTOCOL, TASK_MARKS, answer_text, notice_text, request_subject
 from teamwright.ui.terminal.styles import Paint, hunk_lines, paint_lines
 
 PROGRAM_DEFAULT_MODEL = "default"
@@ -50,8 +50,6 @@ MIN_WIDTH = 20
 
 SHELL = "shell"
 """The level of notices with the output of the person's own command, and the label of their lines."""
-
-_TASK_MARKS = {"created": "+", "claimed": "▸", "assigned": "→", "completed": "✓", "released": "↩", "deleted": "✗"}
 
 _INTEGRATION_TEXT = {
     IntegrationState.QUEUED: ("is queued for", ""),
@@ -76,12 +74,7 @@ _PROTOCOL_TEXT = {
     "plan_approval_response": "answers on the plan",
 }
 
-_HIDDEN_PROTOCOL = frozenset(
-    {
-        *("task_assignment", "mode_changed", "shutdown_approved", "teammate_terminated"),
-        *("permission_request", "permission_response"),
-    }
-)
+_HIDDEN_PROTOCOL = HIDDEN_PROTOCOL | {"task_assignment", "shutdown_approved", "teammate_terminated"}
 """Protocol messages that another line reports already."""
 
 _SHOWN_ELSEWHERE = {"TaskCreate": "", "TaskUpdate": "taskId", "SendMessage": ""}
@@ -127,29 +120,23 @@ class EventFormatter(Struct):
             case RequestOpened():
                 self._open_requests[event.request] = request_subject(event.kind, event.tool, event.what)
                 return []
-            case ModeChanged():
-                return [self.line(event.member, f"is in mode {one_line(event.mode)} now", "yellow")]
-            case ModelChanged():
-                return [self.line(event.member, f"runs on {one_line(event.model)} now", "yellow")]
             case RequestClosed():
                 return self._request_closed(event)
-            case LimitReached():
-                return [self.line(event.member, f"limit: {one_line(event.detail)}", "yellow")]
+            case LimitReached() | ModeChanged() | ModelChanged():
+                return [self.line(event.member, one_line(notice_text(event)), "yellow")]
             case Notice() | Compacted() | SandboxRefused():
                 return self._notice(event)
             case _:
                 return []
 
     def _notice(self, event: Notice | Compacted | SandboxRefused) -> list[str]:
-        if isinstance(event, Compacted):
-            level, text = "warning" if event.state in {"failed", "crashed"} else "info", compaction_text(event)
-        elif isinstance(event, SandboxRefused):
-            level, text = "warning", refusal_text(event)
+        if isinstance(event, Notice):
+            if event.level == SHELL:
+                return shell_lines(event.text)
+            warns = event.level == "warning"
         else:
-            level, text = event.level, event.text
-        if level == SHELL:
-            return shell_lines(text)
-        return [self.line(event.member, one_line(text), "yellow" if level == "warning" else "", whole=True)]
+            warns = isinstance(event, SandboxRefused) or event.state in {"failed", "crashed"}
+        return [self.line(event.member, one_line(notice_text(event)), "yellow" if warns else "", whole=True)]
 
     def name(self, member: str, owner: str = "") -> str:
         """Return a member's name in its colour; a sub-agent has the colour of its owner."""
@@ -212,7 +199,7 @@ class EventFormatter(Struct):
     def _task(self, event: TaskChanged) -> list[str]:
         if event.change == "updated":
             return []
-        mark = _TASK_MARKS.get(event.change, event.change)
+        mark = TASK_MARKS.get(event.change, event.change)
         task = event.task
         self._shown_effects.add(
             (event.member, "TaskCreate", "") if event.change == "created" else (event.member, "TaskUpdate", task.id)

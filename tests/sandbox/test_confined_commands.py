@@ -10,9 +10,8 @@ import pytest
 
 from teamwright.sandbox import command_policy
 from teamwright.sandbox.command_needs import CommandNeeds, command_needs
-from teamwright.sandbox.policy import NetworkAccess, SandboxSettings
+from teamwright.sandbox.policy import SESSION_VARIABLES, NetworkAccess, SandboxSettings
 from teamwright.sandbox.sandbox import find_implementation
-from teamwright.sandbox.secret_paths import SESSION_VARIABLES
 from tests.support.programs import needs
 
 pytestmark = [needs("bwrap")]

@@ -26,7 +26,7 @@ from teamwright.sandbox.owner_capabilities import kept_capabilities
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside, parents_below
 from teamwright.sandbox.probe_run import runs_under
 from teamwright.sandbox.protected_files import ChangeableGitConfigs, ProtectedFiles
-from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM, escape, mount_of, read_mounts
+from teamwright.sandbox.secret_paths import SYSTEM, escape, mount_of, read_mounts
 from teamwright.sandbox.ssh_tunnel import ssh_configuration
 
 _DEVICES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dri", "/dev/kfd", "/dev/fuse")
@@ -115,11 +115,9 @@ class Bubblewrap(Struct, frozen=True):
         return FilterChoice(unix_sockets=not reads, only_reads=reads)
 
     def environment(self, start: ProcessStart) -> dict[str, str]:
-        """Return the environment without the names of sockets that cannot be reached."""
-        env = {name: value for name, value in start.env.items() if name not in SESSION_VARIABLES}
-        env |= dict(self.policy.variables)
+        """Return the environment of the command, with the variables of the proxy."""
         # A command that only reads cannot change /tmp, but its shell may need a file for itself.
-        env["TMPDIR"] = "/dev/shm" if self.policy.name is PolicyName.READ else "/tmp"
+        env = self.policy.environment(start.env, "/dev/shm" if self.policy.name is PolicyName.READ else "/tmp")
         route = self._joinable_route
         return {**env, **route.variables()} if route is not None else env
 

@@ -32,7 +32,7 @@ from teamwright.sandbox.owner_capabilities import kept_capabilities
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy
 from teamwright.sandbox.probe_run import runs_under
 from teamwright.sandbox.protected_files import ChangeableGitConfigs, ProtectedFiles, is_at
-from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
+from teamwright.sandbox.secret_paths import SYSTEM
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CREATE_RULESET = 444
@@ -123,10 +123,8 @@ class Landlock(Struct, frozen=True):
         )
 
     def environment(self, start: ProcessStart) -> dict[str, str]:
-        """Return the environment, without the names of sockets, and with the directory for temporary files."""
-        env = {name: value for name, value in start.env.items() if name not in SESSION_VARIABLES}
-        env |= dict(self.policy.variables)
-        env |= {"TMPDIR": self.policy.temporary} if self.policy.temporary else {}
+        """Return the environment of the command, with the variables of the proxy."""
+        env = self.policy.environment(start.env, self.policy.temporary)
         return {**env, **self.route.variables()} if self.route is not None else env
 
     def guard(self) -> ProtectedFiles:

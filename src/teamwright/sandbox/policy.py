@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cache
 from typing import Any, cast
@@ -52,6 +52,9 @@ class NetworkAccess(StrEnum):
 
     ALLOW = "allow"
 
+
+SESSION_VARIABLES = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "DOCKER_HOST", "TMUX", "DISPLAY", "WAYLAND_DISPLAY")
+"""Variables that name sockets of the person's session, which a confined command cannot reach."""
 
 _SHARE_OF_MEMORY = 3 / 4
 _MODE_ORDER, _POLICY_ORDER, _NETWORK_ORDER = tuple(SandboxMode), tuple(PolicyName), tuple(NetworkAccess)
@@ -104,6 +107,15 @@ class SandboxPolicy(Struct, frozen=True):
         """
         hidden = _longest(self.hidden, path)
         return hidden > 0 and _longest((*self.visible, *self.writable, *self.readable), path) <= hidden
+
+    def environment(self, inherited: Mapping[str, str], temporary: str) -> dict[str, str]:
+        """Return the environment of the command, without the names of sockets that it cannot reach.
+
+        `temporary` is the directory for its temporary files; empty: the inherited one.
+        """
+        env = {name: value for name, value in inherited.items() if name not in SESSION_VARIABLES}
+        env |= dict(self.variables)
+        return {**env, "TMPDIR": temporary} if temporary else env
 
     def with_own_files(self, *files: str) -> SandboxPolicy:
         """Return the policy of a command that also writes these files of the runtime."""

@@ -19,7 +19,7 @@ from teamwright.sandbox.limits import CommandLimits, with_limits
 from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside, parents_below
 from teamwright.sandbox.protected_files import ChangeableGitConfigs, ProtectedFiles
-from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
+from teamwright.sandbox.secret_paths import SYSTEM
 
 PROGRAM = "/usr/bin/sandbox-exec"
 
@@ -78,10 +78,8 @@ class Seatbelt(Struct, frozen=True):
         )
 
     def environment(self, start: ProcessStart) -> dict[str, str]:
-        """Return the environment, without the names of sockets, and with the directory for temporary files."""
-        env = {name: value for name, value in start.env.items() if name not in SESSION_VARIABLES}
-        env |= dict(self.policy.variables)
-        env |= {"TMPDIR": self.policy.temporary} if self.policy.temporary else {}
+        """Return the environment of the command, with the variables of the proxy."""
+        env = self.policy.environment(start.env, self.policy.temporary)
         return {**env, **self.route.variables()} if self.route is not None else env
 
     def guard(self) -> ProtectedFiles:

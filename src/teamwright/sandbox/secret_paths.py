@@ -171,9 +171,6 @@ SECRET_VARIABLES: Mapping[str, str] = {
 
 A command that names the usual path can read the other one."""
 
-SESSION_VARIABLES = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "DOCKER_HOST", "TMUX", "DISPLAY", "WAYLAND_DISPLAY")
-"""Variables that name sockets of the person's session, which a confined command cannot reach."""
-
 STARTUP_FILES = (
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".bash_aliases", ".inputrc"),
     *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".config/fish", ".xprofile", ".xinitrc"),

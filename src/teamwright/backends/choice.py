@@ -11,9 +11,12 @@ from msgspec import Struct, field
 
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import did_you_mean
+from teamwright.protocol.members import IN_PROCESS
 
 EXPLICIT_REASON = "it was asked for"
-IN_PROCESS, TMUX, AUTO, REMOTE_BACKEND = "in-process", "tmux", "auto", "remote"
+TMUX = "tmux"
+AUTO = "auto"
+REMOTE_BACKEND = "remote"
 
 
 class BackendEnvironment(Struct, frozen=True):

@@ -21,7 +21,7 @@ from teamwright.backends.process_teammate import ProcessTeammate
 from teamwright.processes.process_records import end_orphans
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
-from teamwright.protocol.members import RosterMember
+from teamwright.protocol.members import IN_PROCESS, RosterMember
 from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.file_lease import lease_held, lease_path
@@ -29,7 +29,6 @@ from teamwright.team_records.life_cycle import ENDED_STATES, LifecycleEvent
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.team_records.team_state import Incarnation, process_directory
 from teamwright.teams.backend import Backend, Location
-from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.outgoing_mail import held_senders
 from teamwright.teams.shutdown import process_end
 from teamwright.teams.shutdown_answers import find_agreement

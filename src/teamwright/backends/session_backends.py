@@ -14,7 +14,6 @@ from teamwright.backends.adapter_backend import AdapterBackend, unusable_reason
 from teamwright.backends.choice import (
     AUTO,
     EXPLICIT_REASON,
-    IN_PROCESS,
     TMUX,
     BackendEnvironment,
     SelectedBackend,
@@ -27,6 +26,7 @@ from teamwright.backends.terminal_adapter import DETACHED, TerminalAdapter, ship
 from teamwright.backends.tmux import TmuxBackend, TmuxSettings
 from teamwright.backends.tmux_server import TmuxProgram, find_tmux
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.members import IN_PROCESS
 from teamwright.teams.backend import Backend, Location
 
 

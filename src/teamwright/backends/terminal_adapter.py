@@ -15,8 +15,9 @@ from typing import Any, cast
 
 from msgspec import Struct, field
 
-from teamwright.backends.choice import AUTO, IN_PROCESS, REMOTE_BACKEND, TMUX
+from teamwright.backends.choice import AUTO, REMOTE_BACKEND, TMUX
 from teamwright.protocol.ids import did_you_mean
+from teamwright.protocol.members import IN_PROCESS
 
 
 @cache

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.members import MemberState, RosterMember, TeamConfig
+from teamwright.protocol.members import IN_PROCESS, MemberState, RosterMember, TeamConfig
 from teamwright.team_records.file_stores import FileStores
 from teamwright.team_records.life_cycle import ENDED_STATES
 from teamwright.teams.external_members import UNKNOWN_PROGRAM
@@ -140,7 +140,7 @@ class RosterWatcher:
         file = await self._team.state.read()
         own_names = set(file.incarnation_records) if file is not None else set[str]()
         for member in config.teammates:
-            ours = member.backend_type == "in-process" or member.name.lower() in own_names or self._is_ours(member)
+            ours = member.backend_type == IN_PROCESS or member.name.lower() in own_names or self._is_ours(member)
             if not ours:
                 self._team.external.add_member(member.name)
         self._team.changed.set()
@@ -360,7 +360,7 @@ def _repaired_entry(entry: RosterMember, on_disk: RosterMember | None) -> Roster
     """
     if on_disk is None:
         return entry
-    active = entry.is_active if entry.backend_type == "in-process" else on_disk.is_active
+    active = entry.is_active if entry.backend_type == IN_PROCESS else on_disk.is_active
     return replace(entry, extra=on_disk.extra, is_active=active, prompt=entry.prompt or on_disk.prompt)
 
 

@@ -20,6 +20,9 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, name_advice, unknown_member
 from teamwright.protocol.indented_json import EncodedValues, IndentedJson
 
+IN_PROCESS = "in-process"
+"""The backend of a member that runs in its lead's process."""
+
 _MEMBER_KEYS: tuple[tuple[str, str], ...] = (
     ("agentId", "agent_id"),
     ("name", "name"),

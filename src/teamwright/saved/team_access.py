@@ -24,7 +24,7 @@ from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD, ended_member, known_name, parse_agent_id, unknown_member
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.members import RosterMember, TeamConfig
+from teamwright.protocol.members import IN_PROCESS, RosterMember, TeamConfig
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.saved.orphaned_members import EndedOrphans, stop_orphan_members
 from teamwright.saved.teams import SavedTeam, all_teams, find_saved_team
@@ -215,7 +215,7 @@ def _address(access: SavedTeamAccess, team: SavedTeam) -> TeamAddress:
 def runs_with_lead(target: TeamAddress, member: RosterMember) -> bool:
     """Return True when the lead's process runs or started the member. The lead of Teamwright's own team counts too."""
     begun = target.file is not None and member.name.lower() in target.file.incarnation_records
-    return member.name == LEAD or member.backend_type == "in-process" or begun
+    return member.name == LEAD or member.backend_type == IN_PROCESS or begun
 
 
 def external_error(target: TeamAddress, what: str) -> TeamwrightError:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.backends.choice import AUTO, IN_PROCESS, is_remote
+from teamwright.backends.choice import AUTO, is_remote
 from teamwright.database.address import SECRET_VARIABLES, DatabaseAddress
 from teamwright.database.connection import Database
 from teamwright.database.database_stores import DatabaseStores
@@ -32,6 +32,7 @@ from teamwright.database.team_rows import DatabaseTeams, session_lease
 from teamwright.database.teams_copy import TeamsCopy, copy_home
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.events import TeamChanged, TeamEvent
+from teamwright.protocol.members import IN_PROCESS
 from teamwright.session.preparation import SessionContext
 from teamwright.storage.files import write_atomic
 from teamwright.storage.paths import Home

@@ -26,7 +26,7 @@ from teamwright.protocol.events import FileMark
 from teamwright.protocol.ids import COLORS, LEAD, LEAD_ALIAS, agent_id, inbox_stem, member_name, parse_iso_ms
 from teamwright.protocol.indented_json import IndentedJson
 from teamwright.protocol.mail import InboxEntry, parse_entry
-from teamwright.protocol.members import RosterMember, TeamConfig, parse_config, parse_member
+from teamwright.protocol.members import IN_PROCESS, RosterMember, TeamConfig, parse_config, parse_member
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.storage.file_watcher import file_mark
 from teamwright.storage.files import keep_damaged_copy, storage_error, write_atomic, write_new
@@ -375,9 +375,6 @@ class _CachedRoster(NamedTuple):
 
 def _stat_mark(stat: os.stat_result) -> tuple[int, int, int]:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
-
-
-IN_PROCESS = "in-process"
 
 
 def rebuilt_roster(home: Home, directory: str, file: TeamFile) -> TeamConfig:

@@ -33,7 +33,7 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.members import MemberState, parse_state
+from teamwright.protocol.members import IN_PROCESS, MemberState, parse_state
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.usage import Usage
 from teamwright.storage.event_log import RecentEvents
@@ -106,7 +106,7 @@ class MemberStatus(Struct):
     @property
     def has_own_process(self) -> bool:
         """Return True when it runs outside the lead's process."""
-        return self.place not in {"", "in-process"}
+        return self.place not in {"", IN_PROCESS}
 
     @property
     def tokens(self) -> int:

@@ -18,7 +18,7 @@ from teamwright.mail.inbox import read_entries
 from teamwright.protocol.errors import InvalidName, StorageError, TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_protocol
-from teamwright.protocol.members import MemberState, RosterMember, TeamConfig, parse_config
+from teamwright.protocol.members import IN_PROCESS, MemberState, RosterMember, TeamConfig, parse_config
 from teamwright.protocol.task import IntegrationState, Task, TaskStatus, open_blockers
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home, find_home
@@ -256,7 +256,7 @@ def _member_state(member: RosterMember, incarnation: Incarnation | None, *, live
         and lease_held(lease_path(process_directory(Path(incarnation.transcript))))
     ):
         return MemberState.WAITING_FOR_LEAD
-    if member.is_lead or member.backend_type == "in-process" or incarnation is not None:
+    if member.is_lead or member.backend_type == IN_PROCESS or incarnation is not None:
         return MemberState.NOT_RUNNING
     return _REPORTED_STATES[member.is_active]
 

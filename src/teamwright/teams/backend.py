@@ -1,6 +1,6 @@
 """The interface of a backend: the launch, the location of a started program, and the operations of every backend.
 
-Depends on no other module. The choice of a backend is left to `choice`.
+Depends on the values of `protocol` alone. The choice of a backend is left to `choice`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
 from msgspec import Struct, field
+
+from teamwright.protocol.members import IN_PROCESS
 
 
 class Launch(Struct, frozen=True):
@@ -69,17 +71,13 @@ class Location(Struct, frozen=True):
         return cls(kind, id, {str(key): str(value) for key, value in facts.items()}, str(data.get("note", "")))
 
 
-IN_PROCESS_BACKEND = "in-process"
-"""The shown backend of a member without a separate process."""
-
-
 class ShownLocation(Struct, frozen=True):
     """A member's location for people and models: its backend, and its id there (`%12`), which are also its text.
 
     `note` says how to see it, `why` is the reason of `auto` for this backend.
     """
 
-    backend: str = IN_PROCESS_BACKEND
+    backend: str = IN_PROCESS
     id: str = ""
     note: str = ""
     why: str = ""

@@ -19,9 +19,6 @@ from teamwright.team_records.team_state import Incarnation
 from teamwright.teams.backend import Backend
 from teamwright.teams.teammate import Teammate
 
-IN_PROCESS = "in-process"
-"""The backend of a member that runs in its lead's process."""
-
 
 class TeammateLauncher(Protocol):
     """The port that starts members in separate processes."""

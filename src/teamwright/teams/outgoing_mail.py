@@ -26,7 +26,7 @@ from teamwright.protocol.mail import (
     ProtocolMessage,
     fence_protocol,
 )
-from teamwright.protocol.members import MemberState, RosterMember
+from teamwright.protocol.members import IN_PROCESS, MemberState, RosterMember
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.secret_texts import mask_keys, mask_values
 from teamwright.storage.files import write_atomic
@@ -284,7 +284,7 @@ def _as_recipient(team: SessionTeam, member: RosterMember) -> Recipient | None:
     ask = team.ports.remote_state
     state = ask(member.name) if ask is not None and member.name != LEAD else None
     recipient = Recipient(member.name, member.color, team.find(member.name), state)
-    is_foreign = member.backend_type != "in-process" and member.name.lower() not in team.external.process_names
+    is_foreign = member.backend_type != IN_PROCESS and member.name.lower() not in team.external.process_names
     return recipient if is_foreign or _can_read(team, recipient) else None
 
 

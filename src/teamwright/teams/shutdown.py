@@ -19,7 +19,7 @@ from teamwright.protocol.errors import LockTimeout, TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD, iso_time, message_id
 from teamwright.protocol.mail import InboxEntry, ShutdownApproved, TeammateTerminated
-from teamwright.protocol.members import MemberState, parse_config
+from teamwright.protocol.members import IN_PROCESS, MemberState, parse_config
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.task import TaskStatus
 from teamwright.storage.locks import past_dead_lock
@@ -28,7 +28,6 @@ from teamwright.team_records.file_stores import FileStores
 from teamwright.team_records.life_cycle import ENDED_STATES, FAILED_STATES, LifecycleEvent
 from teamwright.team_records.team_catalogue import archived_lead_mail
 from teamwright.team_records.team_state import Incarnation, PendingEnd, TeamFile
-from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.incoming_mail import starts_turn
 from teamwright.teams.outgoing_mail import send_protocol
 from teamwright.teams.plan_requests import close_plans

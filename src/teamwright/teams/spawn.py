@@ -25,7 +25,7 @@ from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, U
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, agent_id, iso_time, keyed_id, member_name, message_id, now_ms
 from teamwright.protocol.mail import InboxEntry, parse_protocol
-from teamwright.protocol.members import MemberState, RosterMember, TeamConfig
+from teamwright.protocol.members import IN_PROCESS, MemberState, RosterMember, TeamConfig
 from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Budget
 from teamwright.sandbox.policy import UNBOUNDED
@@ -34,7 +34,7 @@ from teamwright.team_records.shared_document import Document
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.team_records.team_state import Incarnation, TeamFile, stored_entry
 from teamwright.teams.backend import Location
-from teamwright.teams.backend_teammate import IN_PROCESS, ProcessTeammateBase
+from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.incoming_mail import IncomingMail
 from teamwright.teams.local_team_access import LocalTeamAccess
 from teamwright.teams.local_teammate import LocalTeammate

@@ -21,7 +21,7 @@ from teamwright.processes.process_tree import process_start
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD, inbox_stem, parse_iso_ms, team_dir
-from teamwright.protocol.members import RosterMember, TeamConfig
+from teamwright.protocol.members import IN_PROCESS, RosterMember, TeamConfig
 from teamwright.storage.event_log import log_path, read_events
 from teamwright.storage.file_lease import lease_holder, lease_path
 from teamwright.storage.files import keep_damaged_copy, write_atomic, write_new
@@ -30,7 +30,6 @@ from teamwright.storage.paths import Home
 from teamwright.team_records.file_stores import FileStores
 from teamwright.team_records.roster import (
     BRIEF_PATIENCE_S,
-    IN_PROCESS,
     all_mail,
     read_transcript_header,
     rebuilt_roster,

@@ -17,11 +17,10 @@ from teamwright.agent.transcript import calls_without_result, read_header
 from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
-from teamwright.protocol.members import RosterMember
+from teamwright.protocol.members import IN_PROCESS, RosterMember
 from teamwright.storage.files import storage_error
 from teamwright.team_records.life_cycle import ENDED_STATES
 from teamwright.team_records.team_state import Incarnation, PendingEnd, TeamFile
-from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.plan_approval import resume_plan
 from teamwright.teams.resume_result import ResumeResult

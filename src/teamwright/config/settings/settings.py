@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from teamwright.agent.activity_monitor import STALLED_AFTER_S
 from teamwright.agent.compaction_state import CompactSettings
 from teamwright.agent.spawn_limits import SpawnSettings
-from teamwright.backends.choice import AUTO, IN_PROCESS, REMOTE_BACKEND, TMUX, is_remote
+from teamwright.backends.choice import AUTO, REMOTE_BACKEND, TMUX, is_remote
 from teamwright.backends.settings import BackendSettings
 from teamwright.backends.terminal_adapter import (
     DETACHED,
@@ -36,6 +36,7 @@ from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import did_you_mean
+from teamwright.protocol.members import IN_PROCESS
 from teamwright.protocol.usage import CAP_NAMES as CAPS
 from teamwright.protocol.usage import NO_CAPS, Budget
 from teamwright.sandbox.policy import NetworkAccess, SandboxMode, SandboxSettings

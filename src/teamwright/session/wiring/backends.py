@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentBounds
-from teamwright.backends.choice import IN_PROCESS, TMUX
+from teamwright.backends.choice import TMUX
 from teamwright.backends.session_backends import BackendChoice
 from teamwright.config.external_member_commands import OWN, ExternalCommand
 from teamwright.external.external_launcher import ExternalStart
@@ -27,7 +27,7 @@ from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import did_you_mean
 from teamwright.protocol.member_flags import MemberFlags, to_argv
-from teamwright.protocol.members import RosterMember
+from teamwright.protocol.members import IN_PROCESS, RosterMember
 from teamwright.session.preparation import SessionContext
 from teamwright.session.wiring.launcher import make_launch, member_flags
 from teamwright.team_records.spawn_spec import SpawnSpec

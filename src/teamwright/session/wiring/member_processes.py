@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from teamwright.backends.choice import AUTO, IN_PROCESS
+from teamwright.backends.choice import AUTO
+from teamwright.protocol.members import IN_PROCESS
 
 if TYPE_CHECKING:
     from teamwright.backends.connections import MemberConnections

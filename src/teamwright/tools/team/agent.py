@@ -13,9 +13,10 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.backends.choice import TMUX
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.protocol.members import IN_PROCESS
 from teamwright.subagents.registry import Subagents
 from teamwright.team_records.spawn_spec import REMOTE, SpawnSpec
-from teamwright.teams.backend import IN_PROCESS_BACKEND, ShownLocation
+from teamwright.teams.backend import ShownLocation
 from teamwright.teams.spawn import spawn
 from teamwright.teams.team_creation import ensure_team
 from teamwright.tools.caller import Caller
@@ -155,7 +156,7 @@ def _location_facts(location: ShownLocation) -> dict[str, str]:
 
 def _location_line(location: ShownLocation) -> str:
     """Return the backend as a line for the model, when it is not in-process."""
-    if location.backend == IN_PROCESS_BACKEND:
+    if location.backend == IN_PROCESS:
         return ""
     details = "; ".join(
         part for part in (location.note, f"auto chose it: {location.why}" if location.why else "") if part

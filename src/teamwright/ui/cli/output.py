@@ -16,6 +16,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from teamwright.protocol.ids import display_name
 from teamwright.storage.paths import Home
 from teamwright.ui.display_text import cell_width, clean, cut, json_text, one_line, pad
 from teamwright.ui.terminal.styles import StyledLine, configured_terminal, make_paint, paint_lines

@@ -117,11 +117,6 @@ def is_stdin_piped() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
-def is_on_terminal() -> bool:
-    """Return True when stdin and stdout are terminals."""
-    return bool(sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())
-
-
 def build_invocation(
     where: RunLocation, flags: Mapping[str, Any], prompt: str | None, *, interactive: bool
 ) -> Invocation:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from teamwright.ui.change_text import (
     summary_notes,
     undone_lines,
 )
+from teamwright.ui.cli.confirmation import is_on_terminal
 from teamwright.ui.cli.output import format_iso, json_flag, say, say_facts, say_json, say_styled, say_table, to_plain
 from teamwright.ui.cli.run_location import RunLocation, open_access, run_location
 from teamwright.ui.display_text import clean
@@ -86,7 +86,7 @@ def _confirm_undo(where: HistoryLocation, plan: UndoPlan) -> UndoPlan | None:
 
 def _require_terminal(where: HistoryLocation, *effects: tuple[str, str]) -> None:
     """Raise UsageError with these effects when no person is here to confirm them."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not is_on_terminal():
         raise UsageError(
             "usage",
             "no user is present to confirm",
@@ -286,7 +286,7 @@ def review(
         say_json(review_json(found))
         return 0
     _show_review(found, home)
-    if sys.stdin.isatty() and sys.stdout.isatty():
+    if is_on_terminal():
         require_person(home, "decides about the work of members")
         _read_actions(place, found, name, home)
     else:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from shlex import quote
 from typing import Any
 
 import click
 
 from teamwright.config.trust import require_person
-from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.errors import TeamwrightError
 from teamwright.saved.project_removal import ProjectData, find_project, projects, remove_project
 from teamwright.saved.retention import remove_session, retention_days
 from teamwright.saved.sessions import find_session, session_views
 from teamwright.team_records.views import resolve_home
+from teamwright.ui.cli.confirmation import confirm_removal
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS
 from teamwright.ui.cli.output import format_age, json_flag, say, say_json, say_table
 from teamwright.ui.cli.run_location import RunLocation, run_location
@@ -62,7 +62,7 @@ def remove_session_command(ctx: click.Context, /, name: str, force: bool, yes: b
     require_person(home, "removes a session")
     found = find_session(home, place.cwd, name)
     question = f"Remove session {found.id[:8]} ({one_line(found.prompt, 60) or 'no prompt'}) for good?"
-    if not yes and not _agrees_to_remove(question):
+    if not yes and not confirm_removal(question):
         return 0
     asyncio.run(remove_session(home, found, force=force))
     say(f"Session {found.id[:8]} was removed.")
@@ -144,7 +144,7 @@ def remove_project_command(ctx: click.Context, /, path: str, yes: bool) -> int:
     data = find_project(home, place.resolve(path))
     for line in _data_lines(data):
         say(line)
-    if not yes and not _agrees_to_remove(f"Remove all of this for good? Files in {data.cwd} stay."):
+    if not yes and not confirm_removal(f"Remove all of this for good? Files in {data.cwd} stay."):
         return 0
     asyncio.run(remove_project(home, data))
     say(f"The data of {data.cwd} were removed.")
@@ -181,13 +181,3 @@ def _data_lines(data: ProjectData) -> list[str]:
     if data.is_trusted:
         lines.append("  trust    in the entries of its repository")
     return lines
-
-
-def _agrees_to_remove(question: str) -> bool:
-    """Ask the person at this terminal. Raises UsageError off a terminal."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("usage", "no person is here to say yes", do=["add --yes"], note="nothing was removed")
-    if click.confirm(question):
-        return True
-    say("Nothing was removed.")
-    return False

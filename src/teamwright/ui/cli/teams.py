@@ -39,6 +39,7 @@ from teamwright.team_records.views import (
     resolve_home,
     team_views,
 )
+from teamwright.ui.cli.confirmation import confirm_removal
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, parse_time_span
 from teamwright.ui.cli.output import (
     WIDTH,
@@ -247,12 +248,8 @@ def _rm_archived(place: RunLocation, name: str, before: float, *, yes: bool, as_
         if len(found) > _SHOWN:
             say(f"and {len(found) - _SHOWN} more: teamwright teams --archived")
     teams_text = "1 archived team" if len(found) == 1 else f"{len(found)} archived teams"
-    if not yes:
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise UsageError("usage", "no person is here to say yes", do=["add --yes"], note="nothing was removed")
-        if not click.confirm(f"Delete {teams_text} with requests, messages and tasks for good?"):
-            say("Nothing was removed.")
-            return 0
+    if not yes and not confirm_removal(f"Delete {teams_text} with requests, messages and tasks for good?"):
+        return 0
     gone = delete_archived_teams(home, found)
     if as_json:
         say_json(gone)

@@ -16,7 +16,7 @@ from teamwright.database.connection import Database
 from teamwright.database.driver import Connection
 from teamwright.database.session_connection import SessionConnection, fence_out
 from teamwright.database.session_files import SessionFiles, requests_topic
-from teamwright.database.session_shipper import GATHER_S, SessionShipper
+from teamwright.database.session_shipper import SHIP_PAUSE_S, SessionShipper
 from teamwright.database.team_rows import session_lease
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, inbox_stem
@@ -61,7 +61,7 @@ class RequestExchange:
                 ring(directory.parent / "bells" / inbox_stem(LEAD))
             while self._files.awaits_answer and not self._changed.is_set():
                 self._shipper.note_change()
-                await asyncio.sleep(GATHER_S)
+                await asyncio.sleep(SHIP_PAUSE_S)
 
 
 class LeadElsewhere:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from teamwright.database.connection import Database
 from teamwright.protocol.errors import TeamwrightError
 
-GATHER_S = 0.2
+SHIP_PAUSE_S = 0.2
 """Seconds for which changes are collected before they are sent together, at least."""
 
 _AGAIN_S = 2.0
@@ -23,7 +23,7 @@ class SessionShipper:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._pause_s = GATHER_S
+        self._pause_s = SHIP_PAUSE_S
         self._changed = asyncio.Event()
         self._worker = asyncio.create_task(self._work(), name="ship session files")
 
@@ -32,8 +32,8 @@ class SessionShipper:
         self._changed.set()
 
     def set_pause(self, pause_s: float) -> None:
-        """Collect changes for so many seconds, at least GATHER_S."""
-        self._pause_s = max(GATHER_S, pause_s)
+        """Collect changes for so many seconds, at least SHIP_PAUSE_S."""
+        self._pause_s = max(SHIP_PAUSE_S, pause_s)
 
     async def close(self) -> None:
         """Ship the rest, and end. What cannot be sent now stays in the local files, which a resume here reads."""

@@ -42,7 +42,7 @@ LEAD_GONE = "its lead was gone"
 REMOTE_HELLO_S = 120.0
 """Seconds that a lead on another machine may take to answer a new process. A lead that was killed never answers."""
 
-GATHER_S = 0.2
+SEND_PAUSE_S = 0.2
 """Seconds for which events and notes for a lead on another machine are collected. Calls take them along at once."""
 
 
@@ -74,7 +74,7 @@ class LeadConnection:
         self._early: list[tuple[str, IpcBody]] = []
         """Notes that arrived before there was a listener."""
         self._followers: tuple[Callable[[bool], None], ...] = ()
-        self._pause_s = GATHER_S if spawn.database else 0.0
+        self._pause_s = SEND_PAUSE_S if spawn.database else 0.0
 
     @property
     def _hello_s(self) -> float | None:
@@ -186,8 +186,8 @@ class LeadConnection:
             follower(is_there)
 
     def set_pause(self, pause_s: float) -> None:
-        """Collect events and notes for a lead on another machine for so many seconds, at least GATHER_S."""
-        self._pause_s = max(GATHER_S, pause_s)
+        """Collect events and notes for a lead on another machine for so many seconds, at least SEND_PAUSE_S."""
+        self._pause_s = max(SEND_PAUSE_S, pause_s)
         if self._wire is not None:
             self._wire.set_pause(self._pause_s)
 

@@ -21,10 +21,7 @@ from teamwright.storage.file_lease import lease_holder, lease_path
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
 from teamwright.team_records.file_stores import FileStores
-from teamwright.views.status import StatusReader, StatusView
-
-GATHER_S = 0.03
-"""Seconds for which changes are collected before the files are read once."""
+from teamwright.views.status import GATHER_S, StatusReader, StatusView
 
 APART_S = 0.5
 """Minimum seconds between two views of a watched team."""

@@ -45,7 +45,7 @@ from teamwright.ui.terminal.keys import FOCUS_OFF, FOCUS_ON, KEY_TABLE, Interrup
 REDRAW_S = 0.03
 """The minimum time between two redraws, in seconds; each redraw costs bytes."""
 
-GATHER_S = 0.1
+REDRAW_DELAY_S = 0.1
 """Seconds for which changes are collected before the rows below the line are compared."""
 
 MAX_HISTORY_ENTRY = 100_000
@@ -148,7 +148,7 @@ class LineEditor:
     def refresh(self) -> None:
         """Redraw soon. Changes within a short time cause one comparison, and a redraw only after a difference."""
         if self._reading is not None and self._redraw_timer is None:
-            self._redraw_timer = asyncio.get_running_loop().call_later(GATHER_S, self._redraw_if_changed)
+            self._redraw_timer = asyncio.get_running_loop().call_later(REDRAW_DELAY_S, self._redraw_if_changed)
 
     async def close(self) -> None:
         if self._redraw_timer is not None:

@@ -1,7 +1,7 @@
 """The process of a demo run, which may be killed at any time: `python -m teamwright.ui.demo.demo_process`.
 
 It reads a JSON object from stdin, and resumes the session if it exists or starts it otherwise. It prints nothing:
-`kill_demo` follows the session's log.
+`recovery_demo` follows the session's log.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from teamwright.session.open_session import open_session
 from teamwright.session.report_file import require_writable, write_report
 from teamwright.session.result import Result
 from teamwright.team_records.views import resolve_home
+from teamwright.ui.demo.ask_demo import ANSWER_TIMEOUT_S, run_ask_demo
 from teamwright.ui.demo.demo import (
     ASK_DENY_LINE,
     ASK_LINE,
@@ -45,7 +46,7 @@ from teamwright.ui.demo.demo import (
     tree_lines,
 )
 from teamwright.ui.demo.demo_screen import DemoScreen, can_redraw
-from teamwright.ui.demo.kill_demo import ANSWER_TIMEOUT_S, audit_lines, run_ask_demo, run_kill_demo
+from teamwright.ui.demo.recovery_demo import audit_lines, run_recovery_demo
 from teamwright.ui.display_text import clean, json_text
 from teamwright.ui.headless.run_output import result_object
 from teamwright.ui.python_gc import freeze_loaded
@@ -76,7 +77,7 @@ def run_demo(options: DemoOptions) -> int:
             not quiet and not options.panes and can_redraw(sys.stdout, configured_terminal(resolve_home(options.home)))
         )
         screen = DemoScreen(sys.stderr if quiet else sys.stdout, panel=panel)
-        work = _show_kill_demo if options.kill else _show_ask_demo if options.ask else _show_plain_demo
+        work = _show_recovery_demo if options.kill else _show_ask_demo if options.ask else _show_plain_demo
         return asyncio.run(_run_with_signals(work(options, place, screen, sample=sample), screen))
 
 
@@ -202,13 +203,13 @@ def _code(result: Result, screen: DemoScreen) -> int:
     return result.exit_code
 
 
-async def _show_kill_demo(options: DemoOptions, repository: Repository, screen: DemoScreen, *, sample: bool) -> int:
+async def _show_recovery_demo(options: DemoOptions, repository: Repository, screen: DemoScreen, *, sample: bool) -> int:
     """Run `--kill`. Returns 0 when no record was lost and the report is the same."""
     pace_ms = options.pace if options.pace is not None else PACE_MS
     for line in [*head_lines(options, repository, pace_ms, sample=sample)[:-1], KILL_LINE, ""]:
         screen.show_line(line)
     before = footprint(repository.top)
-    done = await run_kill_demo(repository, options.home, pace_ms, screen)
+    done = await run_recovery_demo(repository, options.home, pace_ms, screen)
     screen.close()
     after = None if before is None else footprint(repository.top)
     changed = None if before is None or after is None else differences(before, after)

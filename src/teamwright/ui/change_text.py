@@ -17,7 +17,7 @@ from teamwright.edit_history.undo import Did, UndoneFile, UndoPlan, UndoResult, 
 from teamwright.protocol.ids import display_name
 from teamwright.protocol.usage import Usage
 from teamwright.team_records.views import TaskView
-from teamwright.ui.terminal.styles import StyledLine, diff_lines
+from teamwright.ui.terminal.styles import StyledLine, styled_diff
 
 _UNDO_WORDS: Mapping[Did, str] = {"restored": "restored", "removed": "removed", "already": "as it was", "kept": "left"}
 
@@ -49,7 +49,7 @@ def change_lines(change: FileChange) -> Iterator[StyledLine]:
     state = "" if change.state == "changed" else f" ({change.state})"
     yield "bold", f"{change.path}{state}  {line_counts(change)}  {editor_names(change.members)}"
     yield from (("yellow", f"  {note}") for note in change_notes(change))
-    yield from diff_lines(change.diff.removesuffix("\n").split("\n") if change.diff else [])
+    yield from styled_diff(change.diff.removesuffix("\n").split("\n") if change.diff else [])
 
 
 def change_notes(change: FileChange) -> list[str]:

@@ -66,7 +66,7 @@ class Invocation(Struct, frozen=True):
     stdin: str = ""
 
     @property
-    def named_command(self) -> tuple[str, str] | None:
+    def slash_command(self) -> tuple[str, str] | None:
         """The command that the prompt calls, and its arguments; None for other prompts."""
         return parse_slash_command(self.prompt) if self.prompt and self.input_format == "text" else None
 
@@ -78,7 +78,7 @@ class Invocation(Struct, frozen=True):
     def with_prompt_read(self) -> Invocation:
         """Return the same call with its prompt read, after waiting for stdin. Raises UsageError, StorageError."""
         piped = self._read_stdin() if self.piped else ""
-        if self.named_command is not None:
+        if self.slash_command is not None:
             return replace(self, blocks=(), stdin=piped)
         if (self.options.resume or self.options.adopt) and not ((self.prompt or "") + piped).strip():
             return replace(self, blocks=())

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from teamwright.storage.paths import find_home
 from teamwright.ui.cli.root import root
-from teamwright.ui.terminal.history_commands import diff_lines
+from teamwright.ui.terminal.history_commands import session_diff_lines
 from teamwright.worktrees.worktree_record import list_records
 from tests.session.worktrees.test_integration_queue import shop as shop
 from tests.support.repositories import git, write_files
@@ -49,8 +49,8 @@ async def test_the_diff_of_a_member_has_what_is_not_integrated_with_files_that_a
         [record] = [one for one in list_records(find_home().worktrees)[0] if one.member == "ann"]
         write_files(record.tree, {"new/file.txt": "new\n", "a\nb.bin": "x\0y"})
         before = git(record.tree, "status", "--porcelain"), git(record.tree, "diff", "--cached")
-        shown = "\n".join(await diff_lines(team.session, "@ann"))
-        plain = "\n".join(await diff_lines(team.session, "@ann --stat"))
+        shown = "\n".join(await session_diff_lines(team.session, "@ann"))
+        plain = "\n".join(await session_diff_lines(team.session, "@ann --stat"))
     assert "The worktree of ann compared with teamwright/crew/integration at" in shown
     for line in ("-one", "+ann", "+x", "+new", "new/file.txt (created)  +1 -0", "binary"):
         assert line in shown, shown

@@ -10,7 +10,7 @@ from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.root import root, spread_directories
-from teamwright.ui.headless.named_command import IN_PLACE
+from teamwright.ui.headless.slash_command import IN_PLACE
 from teamwright.ui.terminal.line_parser import ALIASES, COMMAND_NAMES
 from tests.ui.program import Program, error_of
 

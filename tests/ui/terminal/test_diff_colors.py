@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server_replies import Answer
-from teamwright.ui.terminal.styles import MAX_BLOCK_LINES, Paint, diff_lines, paint_lines
+from teamwright.ui.terminal.styles import MAX_BLOCK_LINES, Paint, paint_lines, styled_diff
 from tests.ui.test_terminal_session import at_terminal, told
 
 HEADS = ["--- a/x.py", "+++ b/x.py", "@@ -1,3 +1,3 @@"]
@@ -17,7 +17,7 @@ OLD, NEW = (
 
 
 def painted(*lines: str, colors: bool = True) -> list[str]:
-    return list(paint_lines(diff_lines([*HEADS, *lines]), Paint(colors)))[len(HEADS) :]
+    return list(paint_lines(styled_diff([*HEADS, *lines]), Paint(colors)))[len(HEADS) :]
 
 
 def test_the_words_that_differ_are_reversed_and_all_characters_stay():
@@ -44,7 +44,7 @@ def test_a_long_block_has_whole_lines_only_and_no_colours_change_nothing():
 
 def test_lines_before_the_heads_have_no_colours():
     plan = ["- read the file", "+ and more", "@ada helps"]
-    assert list(paint_lines(diff_lines(plan), Paint(True))) == plan
+    assert list(paint_lines(styled_diff(plan), Paint(True))) == plan
 
 
 def edits(body: dict) -> Answer | str:

@@ -15,7 +15,7 @@ from teamwright.session.options import BUILT_IN_PROMPTS, parse_slash_command
 from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.slash_command_call import callable_names, offered_names
-from teamwright.ui.headless.named_command import IN_PLACE, run_named_command
+from teamwright.ui.headless.slash_command import IN_PLACE, run_slash_command
 
 _SAME = {"/usage": "/cost", "/new": "/clear", "/reset": "/clear"}
 _SHOWING = ("/clear", "/context", "/cost", "/hooks", "/mcp", "/members", "/memory", "/skills", "/status", "/tasks")
@@ -58,7 +58,7 @@ async def _run_command(session: Session, called: str, words: str) -> Result | No
     name = f"/{called.lower()}"
     is_untrusted = called.lower() in session.agent_factory.toolset.shelf.untrusted
     if name in callable_names(session) or name in BUILT_IN_PROMPTS or is_untrusted:
-        return await run_named_command(session, called, words, "")
+        return await run_slash_command(session, called, words, "")
     name = _SAME.get(name, name)
     if name == "/compact":
         done = await compact_agent(session, "", words)

@@ -31,8 +31,8 @@ from teamwright.session.control.person_actions import record_interrupt, stop_tas
 from teamwright.session.options import Options
 from teamwright.session.result import Result
 from teamwright.session.session import Session
+from teamwright.ui.headless.approving_program import answer_request, request_fields
 from teamwright.ui.headless.client_start import hook_refusal, initialize_answer, set_thinking, with_client_fields
-from teamwright.ui.headless.named_command import answer_request, request_fields
 
 MAX_LINE = 64 * 1024 * 1024
 """The maximum size of a line on stdin in bytes, images included."""

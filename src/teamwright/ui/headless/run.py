@@ -103,7 +103,7 @@ async def _open_and_run_session(
     end = partial(ending.end, signal.SIGTERM)
     approver = None
     if invocation.permission_prompt_tool.startswith("mcp__"):
-        from teamwright.ui.headless.named_command import McpApprover  # loaded only for this flag
+        from teamwright.ui.headless.approving_program import McpApprover  # loaded only for this flag
 
         approver = McpApprover(invocation.permission_prompt_tool)
         options = replace(options, on_request=approver.ask)
@@ -196,10 +196,10 @@ async def _run_until_done(
 
 
 async def _run_prompt(invocation: Invocation, session: Session) -> Result:
-    if (called := invocation.named_command) is not None:
-        from teamwright.ui.headless.named_command import run_named_command  # loaded only for a command
+    if (called := invocation.slash_command) is not None:
+        from teamwright.ui.headless.slash_command import run_slash_command  # loaded only for a command
 
-        return await run_named_command(session, *called, invocation.stdin)
+        return await run_slash_command(session, *called, invocation.stdin)
     prompt = await invocation.read_prompt()
     if not prompt and not await session.has_work():
         raise _nothing_to_do_error(session)

@@ -53,7 +53,6 @@ from teamwright.ui.terminal.events import EventFormatter, display_name, hidden_l
 from teamwright.ui.terminal.history_commands import (
     PROGRAM_COMMANDS,
     add_directory,
-    diff_lines,
     export,
     fork_lines,
     hooks,
@@ -61,6 +60,7 @@ from teamwright.ui.terminal.history_commands import (
     memory,
     program_lines,
     review_team_lines,
+    session_diff_lines,
     undo_lines,
 )
 from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
@@ -113,7 +113,7 @@ class ScreenCommands(Struct):
                 questions = self.line_input.requests
                 self.show([] if questions.restore_postponed() else questions.lines(self.formatter))
             case TerminalCommand(name="/diff"):
-                self.show(await diff_lines(self.session, line.rest, self.formatter.paint))
+                self.show(await session_diff_lines(self.session, line.rest, self.formatter.paint))
             case TerminalCommand(name="/fork"):
                 self.show_folded(await fork_lines(self.session, line.rest))
             case TerminalCommand(name="/review-team"):

@@ -158,7 +158,7 @@ class EventFormatter(Struct):
         room = max(self.width, MIN_WIDTH) - NAME_WIDTH - 1
         indent = " " * (NAME_WIDTH + 1)
         result = result_line(event, room)
-        diff = diff_lines(event, self.paint, max(self.width, MIN_WIDTH) - 2, self.rest_command)
+        diff = call_diff_lines(event, self.paint, max(self.width, MIN_WIDTH) - 2, self.rest_command)
         return [
             self.line(event.member, call_line(event, room)),
             *(f"{indent}{line}" for line in reason_lines(event, room)),
@@ -369,7 +369,7 @@ def reason_lines(event: ToolCalled, room: int) -> list[str]:
     return lines
 
 
-def diff_lines(event: ToolCalled, paint: Paint, room: int, rest_command: str) -> list[str]:
+def call_diff_lines(event: ToolCalled, paint: Paint, room: int, rest_command: str) -> list[str]:
     """Return the diff of a changed file; `rest_command` shows what is left out."""
     diff = event.facts.get("diff")
     if event.outcome != "done" or not isinstance(diff, str) or not diff:

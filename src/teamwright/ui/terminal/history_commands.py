@@ -61,7 +61,7 @@ FORK_USAGE = "/fork, /fork N or /fork list"
 DIFF_USAGE, UNDO_USAGE = "/diff [@NAME] [--stat] or /diff c7", "/undo [@NAME] [--except PATH] [--force]"
 
 
-async def diff_lines(session: Session, rest: str, paint: Paint = PLAIN) -> list[str]:
+async def session_diff_lines(session: Session, rest: str, paint: Paint = PLAIN) -> list[str]:
     """Return the changes since the session began: all, of one member, of one call, or one line for each file."""
     arguments = _parse_arguments(rest, DIFF_USAGE, {"--stat"})
     place = history_of_session(session)

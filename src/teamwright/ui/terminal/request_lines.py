@@ -19,7 +19,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.ui.display_text import clean, clean_exact, exact_line, fold_lines, one_line, window_size
 from teamwright.ui.event_text import first_line
 from teamwright.ui.terminal.events import EventFormatter, display_name
-from teamwright.ui.terminal.styles import diff_lines, paint_lines
+from teamwright.ui.terminal.styles import paint_lines, styled_diff
 
 if TYPE_CHECKING:
     from teamwright.agent.context_window import ContextView
@@ -50,7 +50,7 @@ def request_lines(request: RequestOpened, formatter: EventFormatter, *, more: st
     """
     paint = formatter.paint
     head = f"{paint('yellow', '?')} {formatter.name(request.member, request.owner)} {_request_verb(request)}{more}"
-    body = [f"    {line}" for line in paint_lines(diff_lines(subject_lines(request)), paint)]
+    body = [f"    {line}" for line in paint_lines(styled_diff(subject_lines(request)), paint)]
     options = _options(request)
     facts = {
         "rule": "" if request.kind == "question" else exact_line(request.rule),

@@ -93,7 +93,7 @@ MIN_SIMILARITY = 0.5
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
 
-def diff_lines(lines: Sequence[str]) -> Iterator[StyledLine]:
+def styled_diff(lines: Sequence[str]) -> Iterator[StyledLine]:
     """Yield the lines of a text with their styles. A diff begins at its two heads; lines before it have no style."""
     heads = _first_head(lines)
     yield from (("", line) for line in lines[:heads])

@@ -184,12 +184,12 @@ class AgentType(Struct, frozen=True):
         )
 
     def lacks_hooks_of(self, bounds: AgentBounds) -> bool:
-        """Whether a hook that an agent was born under is not among those of this kind any more."""
+        """Return True when this kind has lost a hook that an agent was started with."""
         return not set(bounds.hooks) <= {hook_digest(hook) for hook in self.hooks}
 
 
 def hook_digest(hook: HookSpec) -> str:
-    """The identity of a hook, the same as long as its definition is."""
+    """Return the identity of a hook, the same as long as its definition is."""
     is_plain = hook.arguments is None and hook.action is None and not hook.condition
     more = (hook.command,) if is_plain else (hook.line, hook.condition)
     identity = "\0".join((hook.event, hook.matcher, *more))
@@ -208,7 +208,7 @@ def _union(one: Iterable[str], other: Iterable[str]) -> tuple[str, ...]:
 
 @cache
 def load_prompt(stem: str) -> str:
-    """The text of `prompts/<stem>.md`."""
+    """Return the text of `prompts/<stem>.md`."""
     return (Path(__file__).parent / "prompts" / f"{stem}.md").read_text(encoding="utf-8").strip()
 
 
@@ -225,7 +225,7 @@ def hook_type() -> AgentType:
 
 @cache
 def built_in_types() -> dict[str, AgentType]:
-    """The kinds that are always there, by name."""
+    """Return the kinds that are always there, by name."""
     kinds = (
         AgentType("general-purpose", "Any job: searching, changing files, running commands."),
         AgentType(
@@ -248,7 +248,7 @@ def built_in_types() -> dict[str, AgentType]:
 
 
 def find_agent_type(name: str, known: Mapping[str, AgentType] | None = None) -> AgentType:
-    """The kind of that name, without regard to case. Raises UsageError naming the nearest."""
+    """Return the kind of that name, without regard to case. Raises UsageError naming the nearest."""
     kinds = built_in_types() if known is None else known
     found = kinds.get(name) or next((kind for key, kind in kinds.items() if key.lower() == name.lower()), None)
     if found is None:
@@ -264,7 +264,7 @@ def find_agent_type(name: str, known: Mapping[str, AgentType] | None = None) -> 
 
 
 def join_names(names: Iterable[str], most: int = MAX_LISTED) -> str:
-    """The first names in one line, and how many more there are."""
+    """Return the first names in one line, and the number of the others."""
     every = list(names)
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return ", ".join(every[:most]) + more

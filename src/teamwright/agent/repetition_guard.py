@@ -241,7 +241,7 @@ def _times(streaks: Sequence[int]) -> int:
 
 
 def file_time() -> float:
-    """The time by which a round began, as files have it."""
+    """Return the time by which a round began, as files have it."""
     return time()
 
 

@@ -57,7 +57,7 @@ class AnswerOutcome(Struct, frozen=True):
 
     @property
     def counts(self) -> bool:
-        """Return True when this answer counts."""
+        """True when this answer counts."""
         return self.kind in {FIRST, KEPT}
 
 

@@ -32,7 +32,7 @@ class BackendEnvironment(Struct, frozen=True):
 
     @property
     def in_tmux(self) -> bool:
-        """Return True when the lead's environment says that it runs in a tmux pane."""
+        """True when the lead's environment says that it runs in a tmux pane."""
         return bool(self.environ.get("TMUX") and self.environ.get("TMUX_PANE"))
 
 

@@ -106,7 +106,7 @@ class BackendChoice:
         return self._place(location.kind) if location.kind == DETACHED or location.kind in self.adapters else None
 
     async def tmux(self) -> TmuxProgram:
-        """The tmux of this machine, looked up once."""
+        """Return the tmux of this machine, looked up once."""
         async with self._looking:
             if self._found is None:
                 self._found = await find_tmux(self._environ)

@@ -133,7 +133,7 @@ class TerminalAdapter(Struct, frozen=True):
 
     @property
     def is_known_by_mark(self) -> bool:
-        """Return True when its panes are identified by a mark even after the program has ended."""
+        """True when its panes are identified by a mark even after the program has ended."""
         return "mark" in {slot for text in self._identifying_texts() for slot, _ in placeholders(text)}
 
     @property

@@ -31,7 +31,7 @@ from teamwright.storage.paths import Home
 
 
 class FurtherPrograms(Struct, frozen=True):
-    """What runs besides the settings: the hooks and MCP servers of agent types and plugins. Hooks are bound."""
+    """The hooks and MCP servers of agent types and plugins, which run besides the settings' own. Hooks are bound."""
 
     hooks: tuple[HookSpec, ...] = ()
     own_servers: tuple[Any, ...] = ()

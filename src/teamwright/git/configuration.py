@@ -30,7 +30,7 @@ _SECTION = re.compile(rb'\[([A-Za-z][A-Za-z0-9-]*)(?: "([^"\\\x00-\x1f\x7f]*)")?
 _LINE = re.compile(rb"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*([^\\\x00-\x08\x0a-\x1f\x7f]*))?")
 _BLANK = re.compile(rb"[ \t]*(?:[#;][^\x00-\x08\x0b-\x1f\x7f]*)?")
 _CONTINUED = re.compile(rb"(?<!\\)(?:\\\\)*\\\r?\Z")
-"""The end of a line whose value goes on in the next one: an odd number of backslashes."""
+"""The end of a line whose value continues in the next one: an odd number of backslashes."""
 
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9._/@+-]*")
 _OFF = frozenset({"false", "no", "off", "0", ""})

@@ -125,7 +125,7 @@ NO_ENTRIES: frozenset[GitEntry] = frozenset()
 
 
 class GitCallOptions(Struct, frozen=True):
-    """How git is called. `trusted` are entries of the repository that a person trusted.
+    """The options of a call of git. `trusted` are entries of the repository that a person trusted.
 
     `switches` come after the safe ones and have precedence over them; `variables` are added to the environment.
     `text` is git's standard input. `exact`: bytes that are not UTF-8 stay as surrogates, for file names.

@@ -80,7 +80,7 @@ class _Listing(Struct, frozen=True):
     settings: tuple[GitSetting, ...]
     files: SeenFiles
     problem: UnclearSettings | None = None
-    """Why git cannot list them; None when it did."""
+    """The reason why git cannot list them; None when it did."""
 
 
 class UnclearSettings(Exception):
@@ -253,8 +253,11 @@ def person_entries(start: Path, env: Mapping[str, str], directories: Iterable[st
 
 
 class GitCode(Struct, frozen=True):
-    """What git obeys in a work tree without a word of its line: `commands` are values of settings, `hooks` directories
-    of hooks, `files` configurations that others include. Real paths, also missing ones."""
+    """Code and settings that git obeys in a work tree although no command line names them.
+
+    `commands` are values of settings, `hooks` directories of hooks, `files` configurations that others include. Real
+    paths, also missing ones.
+    """
 
     commands: tuple[str, ...] = ()
     hooks: tuple[Path, ...] = ()

@@ -30,7 +30,7 @@ NO_PATHS = NamedPaths()
 
 
 class CallGrant(Struct, frozen=True):
-    """What a call was granted: the degree of confinement, the directories of the agent, and what the line names.
+    """The grant of a call: the degree of confinement, the directories of the agent, and the paths that the line names.
 
     `directories` are those that the agent's policy has at this moment, by real path.
     """

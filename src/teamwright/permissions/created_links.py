@@ -45,7 +45,7 @@ _MAX_STEPS = 50_000
 """The most comparisons of moved paths with links. Beyond it the line counts as unreadable."""
 
 _MAX_PASSES = 3
-"""How often a line is read for links: in a loop a later command may move what an earlier one made."""
+"""The number of times that a line is read for links: in a loop a later command may move what an earlier one made."""
 
 Links = dict[str, set[str | None]]
 """The absolute paths of links, each with the targets as the link contains them; None among them is any file."""

@@ -527,7 +527,7 @@ def judge_call(context: DecisionContext, tool: str, access: Access) -> Decision:
 
 
 def _decide_by_name(context: DecisionContext, tool: str, access: Access) -> Decision:
-    """Rules about the tool, its subject or its address, then the mode."""
+    """Decide by rules about the tool, its subject or its address, then by the mode."""
     rules = context.rules.rules_for(tool)
     planning = context.is_planning and access.command is None and not access.harmless and tool not in _HARMLESS_TOOLS
     for group in (rules.deny, () if context.bypasses or planning else rules.ask, () if planning else rules.allow):

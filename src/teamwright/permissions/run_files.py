@@ -23,7 +23,7 @@ SCRIPT_EXTENSIONS = (
 
 
 class RunFiles(Struct, frozen=True):
-    """What a line would run in a project, by real path; also files that do not exist yet.
+    """The files of a project that a line would run, by real path; also files that do not exist yet.
 
     `files` are programs and scripts, `settings` files that name the programs of a builder (Makefile, package.json),
     `trees` directories that count with everything below them. `links` are links of the project on the way to them.

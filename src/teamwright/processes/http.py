@@ -1,4 +1,4 @@
-"""What the HTTP clients of several packages share: hidden log lines, the certificates, and server-sent events.
+"""Parts of the HTTP clients of several packages: hidden log lines, the certificates, and server-sent events.
 
 Events are parsed as https://html.spec.whatwg.org/multipage/server-sent-events.html says. Lines end at LF, CR LF or CR
 only, so that U+2028 inside JSON breaks nothing.

@@ -65,7 +65,7 @@ class Bubblewrap(Struct, frozen=True):
 
     @property
     def replaces_tmp(self) -> bool:
-        """Return True; see `CommandConfinement.replaces_tmp`."""
+        """True; see `CommandConfinement.replaces_tmp`."""
         return True
 
     def start(self, start: ProcessStart) -> Child:

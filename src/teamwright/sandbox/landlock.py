@@ -94,7 +94,7 @@ class Landlock(Struct, frozen=True):
 
     @property
     def replaces_tmp(self) -> bool:
-        """Return False; see `CommandConfinement.replaces_tmp`."""
+        """False; see `CommandConfinement.replaces_tmp`."""
         return False
 
     def start(self, start: ProcessStart) -> Child:

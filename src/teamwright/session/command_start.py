@@ -1,4 +1,4 @@
-"""What every command does before a session is known: check the platform, choose a database, report a crash.
+"""The start of every command, before a session is known: check the platform, choose a database, report a crash.
 
 It loads no settings and no agents, so commands start fast, and a crash is saved even when agents fail.
 """

@@ -200,7 +200,7 @@ def _pruning(context: SessionContext, log: EventLog, stack: AsyncExitStack) -> a
 
 
 async def _prune(context: SessionContext, log: EventLog) -> None:
-    """Remove old sessions and archives, at most once an hour in vain, and emit a notice."""
+    """Remove old sessions and archives, and emit a notice. A try that removes none is not repeated within an hour."""
     removed = str(await prune_hourly(context.home, context.settings.retention_days, keep=context.id))
     if removed:
         log.emit(Notice(member=LEAD, text=removed))

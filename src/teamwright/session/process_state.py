@@ -1,4 +1,4 @@
-"""What a process of a session says about itself in files, for other processes: its MCP servers and its sandbox.
+"""The state of a session's process in files, for other processes: its MCP servers and its sandbox.
 
 The files are in the session's directory. Reading them loads none of the parts that they are about.
 """

@@ -124,7 +124,7 @@ class Result(Struct, Generic[OutputT], frozen=True):
     text: str
     """The final text of the lead; after another end than done the text so far."""
     stop: Stop
-    """How the run ended: done, failed, limit, cut_off (members or background commands were stopped at work, or all
+    """The end of the run: done, failed, limit, cut_off (members or background commands were stopped at work, or all
     members failed), cancelled or suspended."""
     usage: Usage
     """The usage of all agents since the team's block was entered."""
@@ -151,7 +151,7 @@ class Result(Struct, Generic[OutputT], frozen=True):
     limit: str = ""
     """The cap that ended the run: money, tokens, turns, time or repeats; empty for none."""
     limit_detail: str = ""
-    """How much of that cap is used, as a text."""
+    """The used part of that cap, as a text."""
     cut_off: tuple[str, ...] = ()
     """The names of the members that were stopped at work, and the background commands that were stopped."""
     messages_sent: int = 0
@@ -161,9 +161,9 @@ class Result(Struct, Generic[OutputT], frozen=True):
     messages_undelivered: int = 0
     """The number of those that no conversation has received yet."""
     error: TeamwrightError | None = None
-    """Why the run is not done; None for a run that is done."""
+    """The reason why the run is not done; None for a run that is done."""
     end: str = ""
-    """How the lead's newest answer ended, as in docs/reference/answer-ends.md."""
+    """The end of the lead's newest answer, as in docs/reference/answer-ends.md."""
     output: OutputT = field(default=cast("OutputT", None))
     """The value of the final answer: of the `output_type`, or of the schema. None without either, and in a run that
     ended before it had such an answer: look at `ok` first, or call `raise_for_stop()`."""

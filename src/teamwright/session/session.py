@@ -188,7 +188,7 @@ class RunCounts(Struct):
 
 
 _BEFORE_CAP_S = 0.001
-"""How long before the cap on time the requests are left open: the cap itself cancels the call that waits."""
+"""Seconds before the cap on time at which requests are left open: the cap itself cancels the call that waits."""
 
 
 _START_SLUGS = frozenset({"wrong-key", "no-access", "unknown-model", "no-network"})
@@ -475,7 +475,7 @@ class Session(Struct):
     def _requests_left_open_at(self, left_s: float | None) -> Generator[None]:
         """Leave requests open just before the cap on time cancels the lead's turn in the block.
 
-        Only in a headless run, which ends there: a program may go on with its members.
+        Only in a headless run, which ends there: a program may continue with its members.
         """
         if left_s is None or not self.options.headless:
             yield

@@ -137,7 +137,7 @@ class Home(Struct, frozen=True):
         return self.own / "worktrees"
 
     def integration(self, directory: str) -> Path:
-        """`integration/<team directory>/`: the integration queue of a team."""
+        """Return `integration/<team directory>/`, the integration queue of a team."""
         return self.own / "integration" / directory
 
     @property

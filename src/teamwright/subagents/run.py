@@ -42,7 +42,7 @@ class SubagentSettings(Struct, frozen=True):
 
     @property
     def always_background(self) -> bool:
-        """Return True when every sub-agent runs in the background."""
+        """True when every sub-agent runs in the background."""
         return self.background == "always" or (self.background and self.coordinator)
 
     def fork_refusal(self) -> str:

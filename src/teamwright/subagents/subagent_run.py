@@ -90,7 +90,7 @@ class SubagentRun(Struct, eq=False):
 
     @property
     def is_resuming(self) -> bool:
-        """Return True when it has ended and is about to be resumed."""
+        """True when it has ended and is about to be resumed."""
         return not self.is_running and self.lock.locked()
 
     @property

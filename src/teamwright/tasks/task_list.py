@@ -114,7 +114,7 @@ class TaskList:
         """
         self.store = store
         self.next_claim_at = 0
-        """When a free draft becomes claimable, in ms since 1970, as the last claim found; 0 without such a draft."""
+        """The time in ms since 1970 when a free draft becomes claimable, by the last claim; 0 without such a draft."""
         self._on_change = on_change
         self._realm = realm
         self._check = check

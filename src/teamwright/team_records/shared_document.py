@@ -21,7 +21,7 @@ class Document(Protocol[T]):
 
     @property
     def place(self) -> str:
-        """Where the document is, for a person."""
+        """The place of the document, for a person."""
         ...
 
     async def read(self) -> T | None:

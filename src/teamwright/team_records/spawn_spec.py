@@ -58,10 +58,10 @@ class SpawnSpec(Struct, frozen=True):
 
     @property
     def wants_worktree(self) -> bool:
-        """Return True when a worktree must be created before it starts."""
+        """True when a worktree must be created before it starts."""
         return self.isolation == WORKTREE and self.worktree is None
 
     @property
     def starts_in_plan_mode(self) -> bool:
-        """Return True when it begins in plan mode, and needs an approval to leave it."""
+        """True when it begins in plan mode, and needs an approval to leave it."""
         return self.plan_mode_required or self.mode == "plan"

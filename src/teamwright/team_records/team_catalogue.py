@@ -75,7 +75,7 @@ class UnfinishedWork(Struct, frozen=True):
 
     @property
     def is_finished(self) -> bool:
-        """Return True when no work is left."""
+        """True when no work is left."""
         return not (self.members or self.tasks or self.unread_messages)
 
     def __str__(self) -> str:

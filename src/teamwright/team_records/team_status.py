@@ -95,17 +95,17 @@ class MemberStatus(Struct):
 
     @property
     def has_ended(self) -> bool:
-        """Return True when this incarnation has ended."""
+        """True when this incarnation has ended."""
         return self.state in INCARNATION_ENDS
 
     @property
     def is_waiting(self) -> bool:
-        """Return True when `reason` is what it waits for."""
+        """True when `reason` is what it waits for."""
         return self.state in WAITING_STATES
 
     @property
     def has_own_process(self) -> bool:
-        """Return True when it runs outside the lead's process."""
+        """True when it runs outside the lead's process."""
         return self.place not in {"", IN_PROCESS}
 
     @property

@@ -76,7 +76,7 @@ class TaskView(Struct, frozen=True):
 
     @property
     def open(self) -> bool:
-        """Return True when it is not finished; a damaged file may be."""
+        """True when it is not finished; a damaged file may be."""
         return self.status != TaskStatus.COMPLETED or self.integration == IntegrationState.QUEUED
 
 

@@ -94,7 +94,7 @@ class IncomingMail(Struct, dict=True):
 
     @property
     def wake_pending(self) -> bool:
-        """Return True when a wake-up came since the last check."""
+        """True when a wake-up came since the last check."""
         return self._wake_event.is_set()
 
     async def wait(self) -> None:

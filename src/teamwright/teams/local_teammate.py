@@ -71,7 +71,7 @@ class RateLimitPause:
 
     @property
     def already_notified(self) -> bool:
-        """Return True when the lead knows that this member waits, and only a retry has happened since."""
+        """True when the lead knows that this member waits, and only a retry has happened since."""
         return self.due is not None and self.tries > 1
 
     def describe(self, end: TurnEnd) -> str:

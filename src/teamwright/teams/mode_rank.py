@@ -28,7 +28,7 @@ class ModeSet(Struct, frozen=True):
 
     @property
     def changed(self) -> bool:
-        """Return True when it was in another mode before."""
+        """True when it was in another mode before."""
         return self.mode is not self.before
 
     def __str__(self) -> str:

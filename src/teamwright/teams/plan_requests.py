@@ -87,7 +87,7 @@ class PendingPlan(Struct, frozen=True):
 
     @property
     def needs_user(self) -> bool:
-        """Return True when a person is asked: then the run waits for the answer too."""
+        """True when a person is asked: then the run waits for the answer too."""
         return self.is_open and self.approver == USER_APPROVER
 
     @property

@@ -153,7 +153,7 @@ class SessionTeam(Struct):
 
     @property
     def exists(self) -> bool:
-        """Return True when there is a team on disk."""
+        """True when there is a team on disk."""
         return bool(self.directory)
 
     def recipient(self, text: str, note: str = "nothing was done") -> MemberName:

@@ -219,7 +219,7 @@ async def _notify_former(team: SessionTeam, change: TaskUpdateResult, by: str) -
 
 
 async def _running_owner(team: SessionTeam, name: str) -> str:
-    """The member that an owner's name means, as the roster spells it; empty when no live member has it."""
+    """Return the member that an owner's name means, as the roster spells it; empty when no live member has it."""
     if not team.exists:
         return ""
     if (teammate := team.find(name)) is not None:

@@ -265,7 +265,7 @@ def _running_process(transcript: Path) -> dict[str, Any] | None:
 
 
 def open_recovered_home(root: str | None, word: str = "") -> tuple[Home, tuple[str, ...]]:
-    """The home at this root, and a sentence for each file of a team that was rebuilt. Raises as `resolve_home`.
+    """Return the home at this root, and a sentence for each file of a team that was rebuilt. Raises as `resolve_home`.
 
     Locks of killed processes are removed too. `word`, a name or an address, restricts both to the teams that it may
     name: the directories of other teams are not opened. Not for a running event loop.

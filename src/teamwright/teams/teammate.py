@@ -76,7 +76,7 @@ class Wakeable(Protocol):
 
     @property
     def wake_pending(self) -> bool:
-        """Return True when a wake-up came after its last check."""
+        """True when a wake-up came after its last check."""
         ...
 
 
@@ -116,7 +116,7 @@ class Teammate(Struct, metaclass=AbstractStruct, kw_only=True, eq=False):
     keeps_place: bool = False
     """True when it failed or crashed, and keeps its place on the roster."""
     crash_cause: str = ""
-    """Why its last process ended, when this one resumes a crashed member."""
+    """The reason why its last process ended, when this one resumes a crashed member."""
     call: str = ""
     team_changed: asyncio.Event = field(default_factory=asyncio.Event)
     effort: str = ""
@@ -185,7 +185,7 @@ class Teammate(Struct, metaclass=AbstractStruct, kw_only=True, eq=False):
     @property
     @abstractmethod
     def owes_turn(self) -> bool:
-        """Return True when a limit of its model's service interrupted its last turn, which it will continue
+        """True when a limit of its model's service interrupted its last turn, which it will continue
         automatically.
         """
 
@@ -201,7 +201,7 @@ class Teammate(Struct, metaclass=AbstractStruct, kw_only=True, eq=False):
 
     @property
     def is_external(self) -> bool:
-        """Return True when another program runs it."""
+        """True when another program runs it."""
         return False
 
     # ── operations ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,7 +1,7 @@
-"""What members did: the events and tool calls of a log, and the conversation of one member.
+"""The acts of members: the events and tool calls of a log, and the conversation of one member.
 
 A log is found by the name of a team or the id of a session. Transcripts are read backward as far as needed, so the cost
-does not depend on their length, and members in processes of their own are shown like those of this process.
+does not depend on their length. Members in separate processes are shown like those of this process.
 """
 
 from __future__ import annotations

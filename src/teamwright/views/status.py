@@ -255,7 +255,7 @@ class _MemberReader(Struct, frozen=True):
     live: bool
     closed: bool
     notes: Mapping[str, str]
-    """How to see members in backends, by name in lower case."""
+    """Notes on how to see members in backends, by name in lower case."""
 
     def member(self, name: str, entry: MemberStatus | None = None) -> MemberStatus:
         """Return a member from the state of the log and its entry on the roster, if there is one."""

@@ -24,7 +24,7 @@ _NAMES = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")
 
 
 class _Staged(Struct, frozen=True):
-    """What is about to be committed: the commit before, the tree of the index, and the other side of a merge.
+    """The content of the next commit: the commit before, the tree of the index, and the other side of a merge.
 
     `deleted` are files that the worktree does not have although they are staged.
     """

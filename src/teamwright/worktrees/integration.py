@@ -37,7 +37,7 @@ from teamwright.worktrees.worktree_record import (
 
 
 class MergeStrategy(StrEnum):
-    """How a member's commits are added to the integration branch."""
+    """The ways in which a member's commits get to the integration branch."""
 
     MERGE = "merge"
     REBASE = "rebase"

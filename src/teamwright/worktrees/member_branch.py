@@ -43,7 +43,7 @@ class MemberWorktree(Struct, frozen=True):
     trailer: str = ""
     """The last line of the message of each commit; empty for none."""
     limits: CommitLimits = CommitLimits()
-    """What the runtime commits at most."""
+    """The limits of what the runtime commits."""
 
     def missing_hooks(self) -> str:
         """Return a sentence about a directory of hooks that the worktree does not have; empty when all is well."""

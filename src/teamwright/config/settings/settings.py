@@ -74,7 +74,7 @@ class CheckSettings(Struct, frozen=True):
     command: str = ""
     """A command that must succeed before any task is completed; empty for none."""
     timeout_s: float = 600.0
-    """How long a check may take."""
+    """Seconds that a check may take."""
     grace_s: float = 2.0
     """Seconds that a check may take to exit after its timeout."""
 
@@ -85,9 +85,9 @@ class WorktreeSettings(Struct, frozen=True):
     setup: str = ""
     """A command that prepares each new worktree; empty for none."""
     setup_timeout_s: float = 600.0
-    """How long the setup may take."""
+    """Seconds that the setup may take."""
     merge: Literal["merge", "rebase", "squash"] = "merge"
-    """How finished work is added to the integration branch."""
+    """The way in which finished work gets to the integration branch."""
     uncommitted: Literal["commit", "refuse"] = "commit"
     """The treatment of a worktree's uncommitted files when a task is completed."""
     commit_hooks: bool = False
@@ -99,7 +99,7 @@ class WorktreeSettings(Struct, frozen=True):
     check: str = ""
     """A command that must succeed on each merge before the integration branch moves; empty for none."""
     check_timeout_s: float = 600.0
-    """How long that check may take."""
+    """Seconds that this check may take."""
 
 
 class SettingFlags(Struct, frozen=True):

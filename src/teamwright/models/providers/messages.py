@@ -70,7 +70,7 @@ def join_user_messages(items: Sequence[bytes]) -> list[bytes]:
 
 
 KNOWN_MESSAGES = 50_000
-"""How many messages are remembered as checked for foreign thinking; beyond it all are checked again."""
+"""The number of messages that are remembered as checked for foreign thinking; beyond it all are checked again."""
 EMPTY_TEXT = "(no words)"
 """The replacement for an answer without remaining blocks."""
 _FOREIGN = f'"{PROVIDER_KEY}":"'.encode()

@@ -48,7 +48,7 @@ class AnsweringApprover(Approver, Protocol):
 
 
 _CACHE = {"PYTHONPYCACHEPREFIX": os.path.join(os.devnull, "none")}
-"""Python compiles anew: a cached file in the project could be another program than the script that was trusted."""
+"""Python compiles again: a cached file in the project could be another program than the script that was trusted."""
 
 
 def _files_digest(root: Path, hook: HookSpec) -> str:

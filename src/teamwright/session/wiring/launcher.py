@@ -1,4 +1,4 @@
-"""What the lead's process does for member processes: launch them, answer their calls, and share its policy.
+"""The lead's side of member processes: launch them, answer their calls, and share the lead's policy.
 
 One request queue, one budget tracker and one policy apply to all processes of a session.
 """

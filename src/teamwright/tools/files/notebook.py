@@ -28,7 +28,7 @@ def parse(content: bytes) -> Notebook:
 
 
 class _Style(Struct, frozen=True):
-    """How a file writes JSON: its line end and its indent, both empty for one line, and whether it escapes letters."""
+    """The style of a JSON file: its line end and its indent, both empty for one line. `is_ascii`: it has escapes."""
 
     line_end: str
     indent: str
@@ -171,7 +171,7 @@ def find_cell(document: Notebook, name: str) -> int | None:
 
 
 def render(document: Notebook) -> str:
-    """All cells with their ids, and their outputs, cut."""
+    """Return all cells with their ids, and their outputs, cut."""
     parts: list[str] = []
     for n, cell in enumerate(cells(document)):
         kind = cell.get("cell_type", "raw")

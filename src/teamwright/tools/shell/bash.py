@@ -118,7 +118,7 @@ WAITING_COMMANDS = re.compile(r"\b(?:sleep|wait|inotifywait|tail\s+-[fF])\b", re
 
 
 def proves_nothing(command: str, cwd: Path) -> bool:
-    """The default proof: no command is known to be read-only."""
+    """Return no proof: no command is known to be read-only."""
     return False
 
 

@@ -276,7 +276,7 @@ _TERMINAL_REASONS = {
     ("cancelled", ""): "aborted_streaming",
     ("limit", "turns"): "max_turns",
 }
-"""Why a run ended, by its ending and its cap, in the words of similar programs. Other ends have no word there."""
+"""The reasons of similar programs for the end of a run, by its ending and its cap. They have none for other ends."""
 
 _SERVER_STATUS = {"running": "connected", "failed": "failed"}
 

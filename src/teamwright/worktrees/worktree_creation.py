@@ -157,7 +157,7 @@ def restore_worktree(git: RepositoryGit, record: WorktreeRecord) -> WorktreeReco
         where = (record.path, record.branch)
     else:
         known = (f"{committing_ref(record.branch)}^1", finished_ref(record.branch))
-        start = next(filter(None, map(git.commit_of, known)), record.base)
+        start = next((commit for ref in known if (commit := git.commit_of(ref))), record.base)
         where = ("-b", record.branch, record.path, start)
     require_free(git, record.branch, record.tree)
     _check_out(git, record, "--force", "--force", *where)

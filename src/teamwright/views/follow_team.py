@@ -12,6 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from teamwright.approvals.request_files import GATHER_S
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RunEnded, SessionOpened, TeamEvent
@@ -21,7 +22,7 @@ from teamwright.storage.file_lease import lease_holder, lease_path
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
 from teamwright.team_records.file_stores import FileStores
-from teamwright.views.status import GATHER_S, StatusReader, StatusView
+from teamwright.views.status import StatusReader, StatusView
 
 APART_S = 0.5
 """Minimum seconds between two views of a watched team."""

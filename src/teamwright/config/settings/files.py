@@ -28,8 +28,6 @@ from teamwright.config.settings.keys import (
     TOPS,
     SettingKey,
 )
-from teamwright.git.repository import discover
-from teamwright.processes.program_environment import moves_git
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import is_label, is_typo, nearest
 from teamwright.protocol.secret_texts import is_secret_name
@@ -267,6 +265,8 @@ def is_other_product_variable(name: str) -> bool:
 
 def is_user_only_variable(name: str) -> bool:
     """Return True when only a person's own settings may set a variable of this name."""
+    from teamwright.processes.program_environment import moves_git  # not for each command that reads a setting
+
     return is_secret_name(name) or _ENDPOINT.search(name) is not None or moves_git(name)
 
 
@@ -300,6 +300,8 @@ def write_settings(root: Path, path: Path, origin: SettingsOrigin, content: Mapp
 
 def exclude_from_git(root: Path, path: Path) -> None:
     """Exclude the file from git, without a change to any tracked file. Raises StorageError."""
+    from teamwright.git.repository import discover  # for writers alone
+
     found = discover(root)
     repository = found.repository
     if repository is None or found.doubts or not path.is_relative_to(repository.tree):

@@ -9,15 +9,13 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from teamwright.approvals.answer_from_outside import AnswerOutcome, answer_request
 from teamwright.approvals.request_files import match_requests, open_requests, wait_for_request, waiting_requests
-from teamwright.config.trust import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
 from teamwright.protocol.ids import did_you_mean, display_name
@@ -37,6 +35,9 @@ from teamwright.ui.terminal.request_lines import (
     rule_update,
     suggested_grants,
 )
+
+if TYPE_CHECKING:
+    from teamwright.approvals.answer_from_outside import AnswerOutcome
 
 UNCHANGED = "nothing was changed"
 
@@ -137,6 +138,9 @@ async def submit_answer(
 
     Raises TeamwrightError when the answer was not accepted.
     """
+    from teamwright.approvals.answer_from_outside import answer_request  # a list of requests answers none
+    from teamwright.config.trust import require_person
+
     own = resolve_home(place.home)
     require_person(own, "answers requests", f"{verdict} {id}"[:100])
     async with open_access(place, None) as access:

@@ -1,5 +1,8 @@
 """A member is asked to stop while something else keeps it busy."""
 
+import os
+import signal
+
 import pytest
 
 from tests.support.waits import WAIT_S
@@ -42,3 +45,34 @@ def test_a_member_whose_permission_question_waits_ends_without_a_deadline(detach
     assert "1 more was left open" in session.program.run("requests").stdout or not whole_team
     code, _, err = session.end()
     assert code == (143 if whole_team else 0), err
+
+
+@pytest.mark.slow_after(1)
+@pytest.mark.parametrize("backend", ["in-process", "detached"])
+def test_a_run_without_persistence_that_a_signal_ends_leaves_no_team(detached, backend):
+    held = Held("Never sent.")
+    session = detached([agent("JOB ada", name="ada"), "Wait."], ada=[held])
+    session.backend = backend
+    session.set()
+    session.start("go", "--no-session-persistence")
+    held.come()
+    session.lead.terminate()
+    code, _, err = session.end()
+    assert code == 143, err
+    home = session.program.home
+    assert [*home.glob("teams/*"), *home.glob("tasks/*"), *home.glob("projects/*/*")] == []
+
+
+@pytest.mark.slow
+def test_a_run_without_persistence_leaves_no_team_of_a_crashed_member_and_an_open_task(detached):
+    held = Held("Never sent.")
+    task = call("TaskCreate", subject="later", description="Later.", metadata={"for": ["zed"]})
+    session = detached([task, agent("JOB ada", name="ada"), "Wait.", "Seen.", "ok"], ada=[held])
+    session.set()
+    session.start("go", "--no-session-persistence")
+    held.come()
+    [ada] = session.marked.members("ada")
+    os.kill(ada, signal.SIGKILL)
+    session.end()
+    home = session.program.home
+    assert [*home.glob("teams/*"), *home.glob("tasks/*"), *home.glob("projects/*/*")] == []

@@ -418,7 +418,11 @@ class Session(Struct):
         return task_results(tasks, found, others)
 
     async def stop_members(self, cause: str = "the run has ended", *, keep: bool = False) -> list[str]:
-        """Stop all members; return those that were cut off at work. With `keep` a resume continues them."""
+        """Stop all members; return those that were cut off at work. With `keep` a resume continues them.
+
+        Without persistence there is no resume, so no member keeps its place.
+        """
+        keep = keep and self.options.persists
         self.deadlines.cancel()
         is_spent = self.agent_factory.budget_tracker.spent_cap
         running = [teammate.name for teammate in self.team.running_members] if is_spent else []
@@ -571,18 +575,27 @@ class Session(Struct):
         self.agent_factory.home.transcript(self.agent_factory.cwd, self.id).unlink(missing_ok=True)
 
     async def _leave_implicit(self) -> None:
-        """Remove the session's own team when it has no member and no open task."""
+        """Archive the session's own team when it has no member and no open task; without persistence in any case."""
         from teamwright.teams.incoming_mail import starts_turn
 
-        if self.team.external.files_removed or (await self.team.roster.read()).teammates:
+        external = self.team.external
+        if external.files_removed:
+            return
+        if not self.options.persists and not external.external_names:
+            await self._archive_own()
+            return
+        if (await self.team.roster.read()).teammates:
             return
         shared = self.team.external.shared_list
         found = await self.team.tasks.snapshot()
         still_open = not shared and (found.damaged or any(not task.is_finished for task in found.tasks))
         unread = await self.team.mailbox(LEAD).unread()
         if not still_open and not any(starts_turn(entry) for entry in unread):
-            await self.team.teams.archive(self.team.directory)
-            self.team.forget()
+            await self._archive_own()
+
+    async def _archive_own(self) -> None:
+        await self.team.teams.archive(self.team.directory)
+        self.team.forget()
 
     @property
     def resume_command(self) -> str:

@@ -16,7 +16,7 @@ from weakref import WeakSet
 from msgspec.structs import replace
 
 from teamwright.api.options import OptionsWithoutOutput, TeamOptions, require_number, require_prompt, to_session_options
-from teamwright.api.running_team import RunningTeam
+from teamwright.api.running_team import RunningTeam, needs_asyncio_error, running_library
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestOpened, RunEnded, TeamEvent
 from teamwright.protocol.ids import LEAD
@@ -281,10 +281,12 @@ def run(prompt: str, **options: Unpack[TeamOptions]) -> Result[Any]:
     For a type checker the result of `output_type=Report` is a `Result[Report]`.
 
     Raises CannotStart when the session cannot start, and UsageError inside a running event loop (a notebook, a web
-    server), for an empty prompt and for an invalid option.
+    server, trio), for an empty prompt and for an invalid option.
     """
     session_options = to_session_options(options)
     require_prompt(prompt)
+    if library := running_library():
+        raise needs_asyncio_error("run()", library)  # it would block that loop
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -7,6 +7,7 @@ every use from another thread or loop. Depends on sessions.
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.protocol.errors import UsageError
@@ -20,14 +21,34 @@ from teamwright.teams.team import SessionTeam
 def require_asyncio() -> None:
     """Raise UsageError in a coroutine that asyncio does not run, such as one of trio."""
     try:
-        asyncio.get_running_loop()
+        task = asyncio.current_task()  # None in a coroutine of trio whose guest is an asyncio loop
     except RuntimeError:
-        raise UsageError(
-            "usage",
-            "a team needs asyncio, and this coroutine runs in another library, such as trio",
-            do=["asyncio.run(main())", 'anyio.run(main, backend="asyncio")'],
-            note="nothing was started",
-        ) from None
+        task = None
+    if task is None:
+        raise needs_asyncio_error("a team", running_library() or "another library, such as trio")
+
+
+def running_library() -> str:
+    """Return the asynchronous library, other than asyncio, that runs the calling code; empty for none.
+
+    Other libraries, such as trio, tell `sniffio` their names. It is loaded then.
+    """
+    current = getattr(sys.modules.get("sniffio"), "current_async_library", None)
+    try:
+        name = str(current()) if current is not None else "asyncio"
+    except RuntimeError:
+        return ""
+    return "" if name == "asyncio" else name
+
+
+def needs_asyncio_error(what: str, library: str) -> UsageError:
+    """Return the error for a use in a coroutine of another library."""
+    return UsageError(
+        "usage",
+        f"{what} needs asyncio, and this coroutine runs in {library}",
+        do=["asyncio.run(main())", 'anyio.run(main, backend="asyncio")'],
+        note="nothing was started",
+    )
 
 
 class RunningTeam:

@@ -6,8 +6,9 @@ import threading
 import time
 
 import pytest
+import sniffio
 
-from teamwright import Budget, IntegrationQueue, Member, RequestOpened, Run, Tasks, Team, UsageError
+from teamwright import Budget, IntegrationQueue, Member, RequestOpened, Run, Tasks, Team, UsageError, run
 from teamwright.models.endpoint import clean_base_url
 from teamwright.session.wiring.sandbox_factory import WARN_AGAIN_S, WARNING_FILE, warn_once_a_day
 from teamwright.storage.paths import find_home
@@ -160,6 +161,31 @@ def test_a_coroutine_of_another_library_gets_an_error_that_names_asyncio(tmp_pat
     entering = Team("crew", model=ScriptedModel("ok"), cwd=tmp_path).__aenter__()
     with pytest.raises(UsageError, match="a team needs asyncio"):
         entering.send(None)
+
+
+@pytest.mark.finding("T39")
+async def test_a_coroutine_of_a_library_whose_guest_is_asyncio_gets_an_error_that_names_asyncio(tmp_path):
+    entering = Team("crew", model=ScriptedModel("ok"), cwd=tmp_path).__aenter__()
+    entered = asyncio.get_running_loop().create_future()
+
+    def step() -> None:  # what runs here is no task of the loop, as in the guest mode of trio
+        try:
+            entering.send(None)
+        except BaseException as problem:
+            entered.set_exception(problem)
+
+    asyncio.get_running_loop().call_soon(step)
+    with pytest.raises(UsageError, match="a team needs asyncio"):
+        await asyncio.wait_for(entered, WAIT_S)
+
+
+@pytest.mark.finding("T39")
+def test_a_run_in_a_loop_of_another_library_is_refused_with_its_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(sniffio.thread_local, "name", "trio")  # the way in which trio tells that it runs
+    model = ScriptedModel("ok")
+    with pytest.raises(UsageError, match=r"run\(\) needs asyncio, and this coroutine runs in trio"):
+        run("Go.", model=model, cwd=tmp_path)
+    assert not model.requests
 
 
 @pytest.mark.finding("3L13")

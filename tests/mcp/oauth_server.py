@@ -4,6 +4,7 @@ It approves every login at once. Access tokens end after the seconds of the seco
 token replaces it. `GET /issued` lists what it issued.
 """
 
+import base64
 import secrets
 import sys
 import time
@@ -92,6 +93,15 @@ server = MCPServer(
 def secret() -> str:
     """Says what only a person who is logged in may read."""
     return "the vault is open"
+
+
+@server.tool()
+def leak(how: str) -> str:
+    """Says the tokens that it has issued, in an answer, encoded, or in an error."""
+    text = " ".join(issuer.issued)
+    if how == "error":
+        raise ValueError(text)
+    return base64.b64encode(f"tokens: {text}".encode()).decode() if how == "encoded" else text
 
 
 @server.custom_route("/issued", methods=["GET"])

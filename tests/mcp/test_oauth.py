@@ -1,6 +1,7 @@
 """A login with OAuth at a server of this machine: by a browser, stored privately, refreshed, shared, never shown."""
 
 import asyncio
+import json
 import logging
 import os
 import socket
@@ -13,6 +14,7 @@ from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server import McpServer
 from teamwright.member_process.login import LoginRequest, log_in
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.secret_texts import encoded_forms
 from teamwright.storage.paths import find_home
 from tests.mcp.conftest import words
 from tests.mcp.sdk_processes import ask, open_page, vault
@@ -56,7 +58,7 @@ async def test_a_login_is_stored_privately_and_opens_the_server_for_later_sessio
         login = Login(place, home, url)
         with pytest.raises(McpServerError, match="teamwright mcp login vault"):
             await login.server().connect()
-        assert await login() == 1
+        assert await login() == 2
         [file] = home.mcp_logins.iterdir()
         assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
         server = login.server()
@@ -65,6 +67,24 @@ async def test_a_login_is_stored_privately_and_opens_the_server_for_later_sessio
         shown = caplog.text + "".join(capfd.readouterr()) + repr(login.store.load(login.config)) + "".join(place.said)
         assert not [token for token in ask(url) if token in shown]
         assert login.store.remove(login.config) and not login.store.remove(login.config)
+
+
+@pytest.mark.finding("T39")
+@pytest.mark.promise("H7")
+@pytest.mark.slow_after(1)
+async def test_a_server_that_sends_its_tokens_back_shows_them_to_no_agent_and_in_no_log(place, home):
+    with vault(lasts_s=1) as url:  # below the margin: the session refreshes at once, and masks the former token too
+        login = Login(place, home, url)
+        await login()
+        server = login.server()
+        shown = [json.dumps(await server.call_tool("leak", {"how": how})) for how in ("plain", "encoded", "error")]
+        await server.close()
+        tokens = ask(url)
+    text = "".join([*shown, *place.said])
+    stored = login.store.load(login.config)
+    assert stored is not None and stored.tokens["access_token"] in tokens
+    assert "****" in shown[0]
+    assert not [form for token in tokens for form in (token, *encoded_forms(token)) if form in text]
 
 
 @pytest.mark.finding("C5")

@@ -155,6 +155,8 @@ class JsonRpcPeer(Struct):
     broken_reason: str = ""
     answer_request: AnswerRequest | None = None
     """Answers requests of the server; None: they are refused."""
+    mask: Callable[[object], object] | None = None
+    """Masks secrets in what arrives, messages and the reasons of failures; None: the server was sent no login."""
     _answering: dict[int | str, asyncio.Task[None]] = field(default_factory=dict[int | str, "asyncio.Task[None]"])
     _waiting: dict[int, tuple[asyncio.Future[Message], CallDeadline]] = field(
         default_factory=dict[int, "tuple[asyncio.Future[Message], CallDeadline]"]
@@ -211,9 +213,12 @@ class JsonRpcPeer(Struct):
 
     def deliver(self, message: object) -> bool:
         """Handle a received message; return True when it answers a request. Never raises for its content."""
+        return self._deliver(message if self.mask is None else self.mask(message))
+
+    def _deliver(self, message: object) -> bool:
         if isinstance(message, list):
             batch = cast("list[object]", message)[:MAX_BATCH]
-            answers = [self.deliver(part) for part in batch if not isinstance(part, list)]
+            answers = [self._deliver(part) for part in batch if not isinstance(part, list)]
             return any(answers)
         if not isinstance(message, dict):
             return False
@@ -231,6 +236,7 @@ class JsonRpcPeer(Struct):
 
     def fail(self, why: str, number: int | None = None) -> None:
         """Fail this request, or, without a number, all requests, because of a transport error."""
+        why = why if self.mask is None else str(self.mask(why))
         if number is not None:
             self._fail(number, McpServerError(why))
             return

@@ -9,14 +9,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct, field
 from msgspec import json as codec
 
 from teamwright.mcp.server_config import ServerConfig
-from teamwright.protocol.secret_texts import repr_without
+from teamwright.protocol.secret_texts import MIN_FRAGMENT, mask_values, repr_without
 from teamwright.storage.files import read_plain, write_atomic
 from teamwright.storage.paths import make_private
 
@@ -41,6 +42,44 @@ class StoredLogin(Struct):
 
     def __repr__(self) -> str:
         return repr_without(self, "tokens", "client")
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The tokens, and the secrets of the client."""
+        values = [{**self.client, **self.tokens}.get(name) for name in _SECRET_FIELDS]
+        return frozenset(value for value in values if isinstance(value, str) and len(value) >= MIN_FRAGMENT)
+
+
+_SECRET_FIELDS = ("access_token", "refresh_token", "id_token", "client_secret", "registration_access_token")
+
+
+class LoginMask:
+    """Masks the secrets of a login in all that its server sends: tokens that were replaced meanwhile too.
+
+    `current_login` returns the login as it is now.
+    """
+
+    def __init__(self, current_login: Callable[[], StoredLogin]) -> None:
+        self._current_login = current_login
+        self._secrets: frozenset[str] = frozenset()
+        self._take_secrets()
+
+    def __call__(self, message: object) -> object:
+        """Return the message with the secrets masked in each text of it."""
+        self._take_secrets()
+        return self._mask(message)
+
+    def _take_secrets(self) -> None:
+        self._secrets |= self._current_login().secrets
+
+    def _mask(self, value: object) -> object:
+        if isinstance(value, str):
+            return value if len(value) < MIN_FRAGMENT else mask_values(value, self._secrets, "****")
+        if isinstance(value, list):
+            return [self._mask(one) for one in cast("list[object]", value)]
+        if isinstance(value, dict):
+            return {key: self._mask(one) for key, one in cast("dict[object, object]", value).items()}
+        return value
 
 
 class LoginStore:

@@ -77,6 +77,11 @@ class LoginAuth(OAuthClientProvider):
         self._file.context = self.context
         self._name = config.name
 
+    @property
+    def login(self) -> StoredLogin:
+        """The login as it is now."""
+        return self._file.login
+
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Implement `httpx2.Auth`: the package's flow, and the tokens of another process if that one fails."""
         flow = super().async_auth_flow(request)

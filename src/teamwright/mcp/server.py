@@ -20,7 +20,7 @@ from teamwright.mcp.client import ClientTransport, McpClient
 from teamwright.mcp.http_transport import HttpTransport, SseTransport
 from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpRequestError, McpServerError, Message, plain_line
 from teamwright.mcp.listing_store import ListingStore, ServerListing, parse_prompts
-from teamwright.mcp.login_store import LoginStore
+from teamwright.mcp.login_store import LoginMask, LoginStore
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.mcp.stdio_transport import ServerEnvironment, StdioTransport
 from teamwright.mcp.tool_listing import ServedTool, parse_tools
@@ -259,9 +259,9 @@ class McpServer:
                 raise McpServerError("is part of a client program, and none drives this process", dead=True)
             ClientTransport(self.config.name, peer, self._context.exchange)
         elif self.config.kind == "sse":
-            SseTransport(self.config, peer, self._auth())
+            SseTransport(self.config, peer, self._auth(peer))
         else:
-            HttpTransport(self.config, peer, self._auth())
+            HttpTransport(self.config, peer, self._auth(peer))
         requests = self._context.requests
         client = McpClient(peer, self._context.version, {} if requests is None else requests.capabilities)
         await client.initialize(whole)
@@ -284,8 +284,10 @@ class McpServer:
             except McpServerError:
                 return
 
-    def _auth(self) -> Auth | None:
-        """Return the stored login of the server; None without one, or when its entry has an authorization header."""
+    def _auth(self, peer: JsonRpcPeer) -> Auth | None:
+        """Return the stored login of the server, whose secrets the peer masks; None without one, or when its entry has
+        an authorization header.
+        """
         logins = self._context.logins
         if logins is None or any(name.lower() == "authorization" for name in self.config.headers):
             return None
@@ -293,7 +295,9 @@ class McpServer:
             return None
         from teamwright.mcp.oauth import LoginAuth
 
-        return LoginAuth(self.config, logins)
+        auth = LoginAuth(self.config, logins)
+        peer.mask = LoginMask(lambda: auth.login)
+        return auth
 
     async def _read_lists(self, client: McpClient, deadline: CallDeadline) -> None:
         """Read the lists of the server's parts. Raises McpServerError when it does not list its tools."""

@@ -17,7 +17,7 @@ from teamwright.config.trust import require_person
 from teamwright.mcp.client import McpClient
 from teamwright.mcp.http_transport import HttpTransport, SseTransport
 from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpServerError, plain_line
-from teamwright.mcp.login_store import LoginStore
+from teamwright.mcp.login_store import LoginMask, LoginStore
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.storage.paths import Home
@@ -121,6 +121,7 @@ async def log_in(home: Home, config: ServerConfig, request: LoginRequest, show: 
     try:
         await redirect.start(request.port)
         auth = LoginAuth(config, store, _make_flow(redirect, request, show))
+        peer.mask = LoginMask(lambda: auth.login)
         (SseTransport if config.kind == "sse" else HttpTransport)(config, peer, auth)
         client = McpClient(peer, __version__)
         deadline = CallDeadline(request.timeout_s, request.timeout_s)

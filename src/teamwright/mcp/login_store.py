@@ -54,7 +54,7 @@ _SECRET_FIELDS = ("access_token", "refresh_token", "id_token", "client_secret", 
 
 
 class LoginMask:
-    """Masks the secrets of a login in all that its server sends: tokens that were replaced meanwhile too.
+    """Masks the secrets of a login in all that its server sends: also tokens that were replaced since.
 
     `current_login` returns the login as it is now.
     """

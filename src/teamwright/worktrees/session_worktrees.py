@@ -35,7 +35,9 @@ from teamwright.worktrees.worktree_creation import (
     create_worktree,
     discard_worktree,
     forget_adopted,
+    hook_worktree_gone_error,
     note_setup,
+    readopt_worktree,
     restore_worktree,
     uncommitted_files,
 )
@@ -116,8 +118,7 @@ class SessionWorktrees(Struct):
         """
         where, owner = start or self.start or self.cwd, Owner(team, member, self.session)
         git = RepositoryGit.open(where, self.trusted())
-        called = ref_part(team if member == LEAD_ALIAS else member)
-        place = await self.hooks.create_worktree(called) if self.hooks is not None else ""
+        place = await self.hooks.create_worktree(_hook_name(owner)) if self.hooks is not None else ""
         if place:
             worktree = NewWorktree(await asyncio.to_thread(adopt_worktree, git, self.root, owner, place))
         else:
@@ -173,13 +174,27 @@ class SessionWorktrees(Struct):
                 if is_other:
                     self._note_loss(record, "is another directory than before: look at its files first")
             else:
-                record = await asyncio.to_thread(restore_worktree, git, record)
+                if record.made_by_hook:
+                    record = await self._make_again_by_hook(git, record)
+                else:
+                    record = await asyncio.to_thread(restore_worktree, git, record)
                 self.restored.add(record.path)
                 self._note_loss(record, "was gone. It was made again: files that were not committed are lost")
         except BaseException:
             self.release(path)
             raise
         return record
+
+    async def _make_again_by_hook(self, git: RepositoryGit, record: WorktreeRecord) -> WorktreeRecord:
+        """Let the hook make a worktree again that is gone. Raises WorktreeRefused with the command that does it."""
+        why = "a hook made it, and there is no WorktreeCreate hook now"
+        try:
+            place = await self.hooks.create_worktree(_hook_name(record)) if self.hooks is not None else ""
+            if place:
+                return await asyncio.to_thread(readopt_worktree, git, self.root, record, place)
+        except WorktreeRefused as problem:
+            why = problem.what
+        raise await asyncio.to_thread(hook_worktree_gone_error, git, record, why)
 
     def _note_loss(self, record: WorktreeRecord, what: str) -> None:
         self.emit(Notice(member=record.member, text=f"the worktree {record.path} {what}", level="warning"))
@@ -299,6 +314,11 @@ class SessionWorktrees(Struct):
         if record.port:
             variables |= {FIRST_PORT_VARIABLE: str(record.port), f"{FIRST_PORT_VARIABLE}_COUNT": str(record.ports)}
         return variables
+
+
+def _hook_name(owner: Owner | WorktreeRecord) -> str:
+    """Return the name under which a hook makes the worktree of this owner."""
+    return ref_part(owner.team if owner.member == LEAD_ALIAS else owner.member)
 
 
 def open_recorded(record: WorktreeRecord, trusted: frozenset[GitEntry]) -> RepositoryGit:

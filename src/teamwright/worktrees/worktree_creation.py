@@ -8,6 +8,7 @@ command runs files that agents wrote, so it is confined like their commands.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -151,20 +152,48 @@ def restore_worktree(git: RepositoryGit, record: WorktreeRecord) -> WorktreeReco
     A branch that is gone too begins at its commit before an interrupted one, else at that of the last completed task.
     Returns the record of the new directory.
     """
-    if record.made_by_hook:
-        raise WorktreeRefused("worktree-refused", f"the worktree {record.path} is gone, and a hook made it")
-    if git.commit_of(f"refs/heads/{record.branch}"):
-        where = (record.path, record.branch)
-    else:
-        known = (f"{committing_ref(record.branch)}^1", finished_ref(record.branch))
-        start = next((commit for ref in known if (commit := git.commit_of(ref))), record.base)
-        where = ("-b", record.branch, record.path, start)
     require_free(git, record.branch, record.tree)
-    _check_out(git, record, "--force", "--force", *where)
+    _check_out(git, record, "--force", "--force", *_place_and_branch(git, record, record.path))
     record = with_identity(record)
     record.save()
     require_worktree(git, record)
     return record
+
+
+def _place_and_branch(git: RepositoryGit, record: WorktreeRecord, place: str) -> tuple[str, ...]:
+    """Return the arguments of `git worktree add` that make the worktree again at this place, on its branch."""
+    if git.commit_of(f"refs/heads/{record.branch}"):
+        return (place, record.branch)
+    known = (f"{committing_ref(record.branch)}^1", finished_ref(record.branch))
+    start = next((commit for ref in known if (commit := git.commit_of(ref))), record.base)
+    return ("-b", record.branch, place, start)
+
+
+def readopt_worktree(git: RepositoryGit, root: Path, record: WorktreeRecord, place: str) -> WorktreeRecord:
+    """Return the record of a worktree that was gone, and that a hook made again here, on the same branch.
+
+    Raises WorktreeRefused for a path that is no such worktree.
+    """
+    real = Path(os.path.realpath(place))
+    problem = _adoption_problem(git, root, place, real, own=record.path)
+    branch = "" if problem else git.call("branch", "--show-current", cwd=real).output.strip()
+    if problem or branch != record.branch:
+        problem = problem or f"is on the branch {branch or '(none)'}, not on {record.branch}"
+        raise WorktreeRefused("worktree-refused", f"the WorktreeCreate hook made {place[:200]!r}, which {problem}")
+    record.tree.unlink(missing_ok=True)
+    os.symlink(real, record.tree)
+    record = with_identity(record)
+    record.save()
+    require_worktree(git, record)
+    return record
+
+
+def hook_worktree_gone_error(git: RepositoryGit, record: WorktreeRecord, why: str) -> WorktreeRefused:
+    """Return the error for a worktree that a hook made, that is gone, and that no hook makes again."""
+    place = os.path.realpath(record.path)
+    words = ("git", "-C", record.repository, "worktree", "add", "--force", *_place_and_branch(git, record, place))
+    what = f"the worktree {place} is gone ({why}). To continue, make it again and resume: {shlex.join(words)}"
+    return WorktreeRefused("worktree-refused", what)
 
 
 def discard_worktree(git: RepositoryGit, root: Path, record: WorktreeRecord) -> None:
@@ -269,8 +298,11 @@ def _name_taken(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRefused:
     )
 
 
-def _adoption_problem(git: RepositoryGit, root: Path, place: str, real: Path) -> str:
-    """Return why a path that a hook returned cannot be a worktree; empty when it can."""
+def _adoption_problem(git: RepositoryGit, root: Path, place: str, real: Path, *, own: str = "") -> str:
+    """Return why a path that a hook returned cannot be a worktree; empty when it can.
+
+    `own` is the path of the record that the worktree had before, when it is made again.
+    """
     if not os.path.isabs(place) or os.path.normpath(place) != place.rstrip("/") or not real.is_dir():
         return "is not the absolute path of a directory"
     checkout = Path(os.path.realpath(git.tree))
@@ -279,7 +311,8 @@ def _adoption_problem(git: RepositoryGit, root: Path, place: str, real: Path) ->
     found = discover(real).repository
     if found is None or found.tree != real or common_dir(found.git_dir) != git.common or real == checkout:
         return f"is no worktree of the repository {checkout}"
-    if any(os.path.realpath(record.path) == str(real) for record in list_records(root)[0]):
+    others = [record.path for record in list_records(root)[0] if record.path != own]
+    if any(os.path.realpath(path) == str(real) for path in others):
         return "another agent has"
     return ""
 

@@ -1,20 +1,26 @@
 """Hooks of `WorktreeCreate` and `WorktreeRemove` make and remove worktrees in place of the runtime."""
 
+import asyncio
 import os
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from teamwright import Team
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.storage.paths import find_home
 from teamwright.testing import Call, ScriptedModel
 from teamwright.worktrees.worktree_record import list_records
 from tests.session.hook_log import HookLog
 from tests.session.worktrees.test_isolation import model, shop  # noqa: F401  # pytest finds the fixture
-from tests.teams.crew import a_team, until
+from tests.support.repositories import git
+from tests.teams.crew import a_team, told, until
 
 pytestmark = [pytest.mark.finding("C2"), pytest.mark.promise("G7")]
 
+BYPASS = {"permission_mode": "bypassPermissions"}
 NAME = """n=$(printf '%s' "$told" | sed 's/.*"name": "\\([^"]*\\)".*/\\1/')"""
 MAKE = f'{NAME}; git worktree add -q -b "mine-$n" "{{trees}}/$n" >&2; echo local > "{{trees}}/$n/x.local"; '
 PATH = """p=$(printf '%s' "$told" | sed 's/.*"worktree_path": "\\([^"]*\\)".*/\\1/')"""
@@ -85,3 +91,67 @@ async def test_a_hook_that_makes_no_usable_worktree_starts_no_member(shop, tmp_p
 
 def a_crew(shop: Path, scripted: ScriptedModel, hooks: HookLog):  # noqa: F811
     return a_team(shop, scripted, keep=True, settings_file=hooks.settings)
+
+
+async def with_lost_worktree(shop, hooks, tmp_path) -> Path:  # noqa: F811
+    """A left team whose member has a commit on the branch of its worktree, which somebody removed."""
+    place = tmp_path / "trees" / "ann"
+    call = ("Write", {"file_path": str(place / "new.txt"), "content": "x"})
+    async with a_crew(shop, model(call), hooks) as team:
+        ann = await team.spawn("ann", "Make it.", isolation="worktree")
+        await until(team, lambda: ann.state == "idle" and team.session.team.is_quiet())
+        git(place, "add", "new.txt")
+        git(place, "-c", "user.name=Ann", "-c", "user.email=ann@example.org", "commit", "-qm", "work")
+    git(shop, "worktree", "remove", "--force", str(place))
+    return place
+
+
+@pytest.mark.finding("T39")
+@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.slow_after(1)
+async def test_a_hook_makes_a_lost_worktree_again_at_the_resume_and_the_member_goes_on_in_it(
+    shop,  # noqa: F811
+    hooks,
+    tmp_path,
+    moves,
+):
+    place = await with_lost_worktree(shop, hooks, tmp_path)
+    again = HookLog(tmp_path)
+    where = tmp_path / "trees" / "new" if moves else place
+    again.on("WorktreeCreate", f'git worktree add -q "{where}" mine-ann >&2; echo "{where}"')
+    scripted = ScriptedModel({"lead": ["ok"] * 5, "ann": [("Bash", {"command": "pwd; cat new.txt"}), "Seen."]})
+    async with Team.resume("crew", model=scripted, settings_file=again.settings, **BYPASS) as team:
+        ann = team.session.team.find("ann")
+        await team.send("ann", "Look.")
+        await until(team, lambda: ann.turns and ann.is_resting)
+        [record] = records()
+        assert (os.path.realpath(record.path), record.branch) == (str(where), "mine-ann")
+    assert "\\nx" in told(scripted, "ann")
+
+
+@pytest.mark.finding("T39")
+@pytest.mark.parametrize("hook", ["as before", "none", "another branch"])
+@pytest.mark.slow_after(1)
+async def test_a_lost_worktree_that_no_hook_makes_again_names_the_command_that_brings_the_member_back(
+    shop,  # noqa: F811
+    hooks,
+    tmp_path,
+    hook,
+):
+    place = await with_lost_worktree(shop, hooks, tmp_path)
+    if hook != "as before":
+        hooks = HookLog(tmp_path)
+    if hook == "another branch":
+        other = tmp_path / "trees" / "other"
+        hooks.on("WorktreeCreate", f'git worktree add -q -b other "{other}" >&2; echo "{other}"')
+    scripted = ScriptedModel({"lead": ["ok"] * 5, "ann": ["ok"] * 5})
+    async with Team.resume("crew", model=scripted, settings_file=hooks.settings, **BYPASS) as team:
+        assert team.session.team.find("ann") is None
+        [warning] = [one for one in team.session.warnings if "could not be resumed" in one]
+    command = shlex.split(warning.partition("resume: ")[2])
+    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
+    async with Team.resume("crew", model=scripted, settings_file=hooks.settings, **BYPASS) as team:
+        await team.send("ann", "Go on.")
+        ann = team.session.team.find("ann")
+        await until(team, lambda: ann.turns and ann.is_resting)
+        assert (place / "new.txt").exists() and "Make it." in told(scripted, "ann")

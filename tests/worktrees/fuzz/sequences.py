@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import math
 import os
 import random
 import shutil
@@ -158,8 +159,10 @@ def _empty(tree: Path) -> None:
     (tree / ".git").write_bytes(text)
 
 
-async def run_sequences(seed: int, *, seconds: float, most: int, product: int = 0) -> Figures:
-    """Run sequences until the time is over. Each has a seed of its own, which a violation names."""
+async def run_sequences(
+    seed: int, *, most: int, seconds: float = math.inf, product: int = 0, until_violation: bool = False
+) -> Figures:
+    """Run so many sequences, or fewer when the time is over. Each has a seed of its own, which a violation names."""
     figures = Figures()
     ends = time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="teamwright-fuzz-") as name:
@@ -177,6 +180,8 @@ async def run_sequences(seed: int, *, seconds: float, most: int, product: int = 
                 figures.violations.append("\n".join([f"sequence {figures.sequences} of seed {seed}", *said, *changes]))
                 repository = None
             figures.sequences += 1
+            if figures.violations and until_violation:
+                break
     return figures
 
 

@@ -105,6 +105,7 @@ async def test_another_model_in_the_answer_is_mentioned_once(tmp_path):
     assert "large-4" in notice.text
 
 
+@pytest.mark.finding("3L14")
 @pytest.mark.parametrize(
     ("asked", "answered", "same"),
     [
@@ -114,9 +115,21 @@ async def test_another_model_in_the_answer_is_mentioned_once(tmp_path):
         ("anthropic/claude-opus-4:free", "anthropic/claude-opus-4", True),
         ("models/gemini-3", "gemini-3", True),
         ("m", "", True),
+        ("eu.anthropic.claude-3-sonnet-20240229-v1:0", "claude-3-sonnet", True),
+        ("mistral-large-latest", "mistral-large-2411", True),
+        ("claude-opus-4-0", "claude-opus-4-20250514", True),
+        ("gemini-2.5-pro", "models/gemini-2.5-pro-preview-05-06", True),
+        ("accounts/fireworks/models/qwen2.5-coder", "qwen2.5-coder", True),
+        ("command-r-plus", "command-r-plus-08-2024", True),
         ("claude-opus-4", "claude-haiku-4", False),
+        ("claude-opus-4", "claude-opus-4-1-20250805", False),
+        ("gpt-5", "gpt-5-mini", False),
+        ("gpt-4", "gpt-4o-2024-08-06", False),
+        ("gpt-4.1", "gpt-4", False),
+        ("m", "mega", False),
+        ("llama3:70b", "llama3:8b", False),
         ("gpt-5", "gpt-4o", False),
     ],
 )
-def test_a_vendor_a_region_or_a_date_does_not_make_another_model(asked, answered, same):
+def test_a_vendor_a_region_a_date_or_an_edition_does_not_make_another_model(asked, answered, same):
     assert is_same_model(asked, answered) is same

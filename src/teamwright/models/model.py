@@ -265,11 +265,17 @@ class LongPrompt(Struct, frozen=True):
     usd_cache_write: float | None = None
 
 
+_PLACES = re.compile(r"^(?:.*/)?(?:[a-z-]+\.)*(?=[a-z])")
+"""A vendor, a region or a path before the name of a model."""
+
+_EDITION = re.compile(r"(?>[-@:](?:\d{4}-\d\d-\d\d|\d\d-\d{4}|\d\d-\d\d|\d{3,8}|v\d+|latest|preview|exp|free|0))++$")
+"""A date or an edition after it: services answer with the one that they chose."""
+
+
 def is_same_model(requested: str, answered: str) -> bool:
-    """Return True when two ids may name one model: one is the other with a vendor, a region or a date around it."""
-    one, other = (re.split(r"[/:]", name.lower().strip("/"))[-1] for name in (requested, answered))
-    short, long = sorted((requested.lower(), answered.lower()), key=len)
-    return not answered or short in long or one in other or other in one
+    """Return True when two ids name one model: they differ in a vendor, a region, a date or an edition around it."""
+    one, other = (_EDITION.sub("", _PLACES.sub("", name[:200].lower().strip("/"))) for name in (requested, answered))
+    return not answered or one == other or requested.lower() == answered.lower()
 
 
 CONTENT_FILTER = "content_filter"

@@ -1,6 +1,7 @@
 """The Python API is documented whole: each public name on a page that a forge shows, in `help()`, and exported."""
 
 import inspect
+import pydoc
 import re
 
 import pytest
@@ -31,7 +32,7 @@ def test_every_public_name_has_a_section_with_text_on_the_page_and_no_directive_
 @pytest.mark.finding("3L10")
 def test_help_shows_the_meaning_of_every_option():
     for kind in (teamwright.TeamOptions, teamwright.SpawnOptions, teamwright.TaskTerms, teamwright.TaskWishes):
-        shown = inspect.getdoc(kind) or ""
+        shown = "\n".join(line.removeprefix(" |").strip() for line in pydoc.render_doc(kind).splitlines())
         without = [name for name in kind.__annotations__ if not re.search(rf"^{name}: \S", shown, re.MULTILINE)]
         assert without == [], kind
 

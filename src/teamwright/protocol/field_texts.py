@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import cache
 from itertools import pairwise
+from typing import SupportsIndex
 
 
 @cache
@@ -45,20 +46,28 @@ def extended_typed_dicts(kind: type, bases: list[str]) -> list[type]:
     return [base for name in bases if isinstance(base := getattr(module, name, None), type) and is_typeddict(base)]
 
 
-class FieldDocs:
-    """The docstring of a class with the texts of its fields, computed when it is read."""
+class FieldDocs(str):
+    """The docstring of a class with the texts of its fields, computed when it is read.
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    `help()` does not ask the class for it: it takes this text itself, and expands its tabs first.
+    """
 
-    def __get__(self, _instance: object, kind: type) -> str:
+    kind: type
+
+    def __get__(self, _instance: object, _kind: type) -> str:
+        return self.expandtabs()
+
+    def expandtabs(self, tabsize: SupportsIndex = 8) -> str:
+        """Return the whole text."""
         import inspect
 
-        fields = [f"{name}: {text}" for name, text in field_texts(kind).items()]
-        return "\n\n".join((inspect.cleandoc(self._text), *fields))
+        fields = [f"{name}: {text}" for name, text in field_texts(self.kind).items()]
+        return "\n\n".join((inspect.cleandoc(str(self)), *fields)).expandtabs(tabsize)
 
 
 def show_fields(*kinds: type) -> None:
     """Let `help()` show the texts under the fields of these classes."""
     for kind in kinds:
-        type.__setattr__(kind, "__doc__", FieldDocs(kind.__doc__ or ""))
+        docs = FieldDocs(kind.__doc__ or "")
+        docs.kind = kind
+        type.__setattr__(kind, "__doc__", docs)

@@ -463,3 +463,13 @@ async def test_an_edit_of_a_part_of_a_letter_or_of_an_endless_line_is_only_not_f
     for written in ("ix", "a b a"):
         said = (await edit(ctx, "f", written, "x")).content
         assert "is not in" in said and len(said) < 3_000
+
+
+@pytest.mark.finding("3F11")
+async def test_a_change_of_a_missing_file_names_the_one_that_is_written_otherwise(ctx, work, book):
+    (work / "caf\u00e9.md").write_text("x\n")
+    for written in ("cafe\u0301.md", "Caf\u00e9.md"):
+        assert f"Did you mean {work}/caf\u00e9.md?" in (await edit(ctx, written, "x", "y")).content
+    assert "create it with Write" in (await edit(ctx, "nothing-like-it", "x", "y")).content
+    done = await NotebookEdit().run(NotebookEditInput(notebook_path="B.ipynb", cell_id="one", new_source="x"), ctx)
+    assert f"Did you mean {book}?" in done.content

@@ -16,6 +16,7 @@ from teamwright.tools.files.file_change import (
     NewContent,
     decode,
     is_binary,
+    no_file_error,
     replace_surrogates,
 )
 
@@ -74,7 +75,7 @@ class Edit(FileChangeTool[EditInput]):
 
 def _new(path: Path, call: EditInput) -> NewContent | ToolResult:
     if call.old_string:
-        return ToolResult.error(f"There is no file {path}.", "Look for it with Glob, or create it with Write.")
+        return no_file_error(path)
     return _encode_change(path, FileText(""), call.new_string, "created")
 
 

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from teamwright.agent.tool import Input, Tool, ToolContext, ToolResult, Workplace
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.ids import similar
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.files.edit_journal_writer import digest, load_content, record_edit
 
@@ -492,3 +493,19 @@ def _diff_line(line: str, offset: int) -> str:
         old, old_size, new, new_size = found.groups()
         return f"@@ -{int(old) + offset}{old_size or ''} +{int(new) + offset}{new_size or ''} @@\n"
     return line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
+
+
+def similar_files(path: Path) -> list[Path]:
+    """Return the files beside a missing one whose names are like its name."""
+    try:
+        names = sorted(os.listdir(path.parent))[:5_000]
+    except OSError:
+        return []
+    return [path.parent / name for name in similar(path.name, names, 3)]
+
+
+def no_file_error(path: Path) -> ToolResult:
+    """Return the refusal to change a file that is missing, with the files that may be meant."""
+    near = " or ".join(map(str, similar_files(path)))
+    hint = f"Did you mean {near}?" if near else "Look for it with Glob, or create it with Write."
+    return ToolResult.error(f"There is no file {path}.", hint)

@@ -12,7 +12,7 @@ from pydantic import Field
 from teamwright.agent.tool import ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.tools.files import notebook
-from teamwright.tools.files.file_change import FileChangeTool, NewContent
+from teamwright.tools.files.file_change import FileChangeTool, NewContent, no_file_error
 from teamwright.tools.files.notebook import Cell, EditMode, Notebook
 
 
@@ -51,7 +51,7 @@ class NotebookEdit(FileChangeTool[NotebookEditInput]):
     def new_content(self, path: Path, call: NotebookEditInput, before: bytes | None) -> NewContent | ToolResult:
         """Return the new content; see FileChangeTool."""
         if before is None:
-            return ToolResult.error(f"There is no file {path}.", "Look for it with Glob, or create it with Write.")
+            return no_file_error(path)
         try:
             book = notebook.parse(before)
         except ValueError as problem:

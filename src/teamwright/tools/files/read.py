@@ -16,7 +16,6 @@ from pydantic import Field
 from teamwright.agent.tool import Tool, ToolContext, ToolResult, Workplace
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
-from teamwright.protocol.ids import similar
 from teamwright.protocol.messages import image_block, image_problem, image_type, text_block
 from teamwright.tools.files import notebook
 from teamwright.tools.files.file_change import (
@@ -27,6 +26,7 @@ from teamwright.tools.files.file_change import (
     open_regular,
     read_all,
     replace_surrogates,
+    similar_files,
 )
 
 DEFAULT_LINES = 2_000
@@ -155,10 +155,7 @@ def _text(path: Path, text: str, call: ReadInput, *, numbered: bool) -> ToolResu
 
 def _missing_file_error(path: Path, workplace: Workplace) -> ToolResult:
     """Return the error with likely paths: similar names beside it, else the same name below the working directory."""
-    near: list[Path] = []
-    if path.parent.is_dir():
-        names = sorted(os.listdir(path.parent))[:5_000]
-        near = [path.parent / name for name in similar(path.name, names, 3)]
+    near = similar_files(path)
     if not near and len(path.parts) > 1:
         tail = [workplace.cwd.joinpath(*path.parts[n:]) for n in range(1, len(path.parts))]
         near = [one for one in tail if one.exists()][:1]

@@ -44,6 +44,9 @@ _NAMES: Mapping[str, frozenset[str]] = {
 }
 """The names that a matcher of these events can match. Events of tools have the tools; other events have any names."""
 
+_IN_NO_NAME = frozenset(" ;/&'\"`@%~")
+"""Signs that no tool's name has, and that mean nothing else in an expression."""
+
 _RULE = re.compile(r"\s*([A-Za-z_]\w*)\s*\(.*\)\s*", re.DOTALL)
 
 
@@ -94,4 +97,10 @@ def _dead_expression(text: str, names: frozenset[str], whose: str) -> str:
     near = next((one for one in sorted(names) if re.search(text, one, re.IGNORECASE)), None)
     if near and not any(one in text for one in _OPEN):
         return f"fits no tool of this program; did you mean {near}?"
-    return "fits no tool: the hook never runs, because no tool's name has a blank" if " " in text else ""
+    parts = [next((sign for sign in part if sign in _IN_NO_NAME), "") for part in text.split("|")]
+    if not all(parts):
+        return ""
+    sign = "a blank" if parts[0] == " " else repr(parts[0])
+    meant = "|".join(name for name in re.findall(r"\w+", text) if name in names)
+    hint = f'; write "{meant}"' if meant else ""
+    return f"fits no tool: the hook never runs, because no tool's name has {sign}{hint}"

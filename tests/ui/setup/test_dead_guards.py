@@ -35,6 +35,9 @@ def dead(event: str, matcher: str, **more: str) -> str:
         ("Bash, write", "did you mean Write?"),
         ("MultiEdit", "Edit does its work"),
         ("(rm -rf).*", "no tool's name has a blank"),
+        ("Bash;Write", "no tool's name has ';'; write \"Bash|Write\""),
+        ("Bash/Write|'Edit'", 'write "Bash|Write|Edit"'),
+        ("mcp__db__a & mcp__db__b", "no tool's name has a blank"),
     ],
 )
 def test_a_matcher_that_fits_no_tool_says_what_to_write(matcher, says):
@@ -48,6 +51,7 @@ def test_a_matcher_that_fits_no_tool_says_what_to_write(matcher, says):
         *(
             "mcp__github__.*",
             "mcp__github__push",
+            "mcp__github__.*|and more",
             "python__deploy",
             ".*deploy.*",
             "Notebook.*",

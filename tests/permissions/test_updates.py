@@ -156,6 +156,26 @@ def test_nothing_is_offered_for_guarded_private_and_fenced_files_nor_for_what_is
     assert asked(scratch, "Write", Access(writes=(scratch.project / "x",)), Mode.PLAN)[2] == ()
 
 
+RUNNERS = """
+npx
+pnpx
+bunx
+bun x
+uvx
+uv run
+npm exec
+pnpm dlx
+pipx run
+poetry run
+docker exec
+kubectl exec
+docker compose exec
+nix run
+strace
+env
+xargs
+"""
+
 REFUSED = [
     *(PermissionUpdate("setMode", mode=mode) for mode in (Mode.BYPASS, Mode.BUBBLE, Mode.DELEGATE)),
     *(
@@ -171,6 +191,9 @@ REFUSED = [
             "Bash(python:*)",
             "Bash(/bin/bash *)",
             "Bash(sudo:*)",
+            "Bash(:*)",
+            *(f"Bash({runner}:*)" for runner in RUNNERS.strip().splitlines()),
+            "Bash(/usr/bin/uv run *)",
             "Edit",
             "Write(**)",
             "Read",
@@ -201,6 +224,15 @@ def test_an_answer_never_widens_beyond_bounds(scratch, update):
     with pytest.raises(UsageError):
         policy.apply_update(update, by_user=True)
     assert (policy.mode, policy.rules, policy.scope) == before
+
+
+@pytest.mark.finding("3F3")
+@pytest.mark.parametrize(
+    "rule", ["uv run pytest:*", "npx tsc:*", "docker exec web ls:*", "npm test:*", "uv run", "npx"]
+)
+def test_an_answer_may_allow_a_program_by_its_name_behind_a_runner(scratch, rule):
+    policy = scratch.policy()
+    policy.apply_update(PermissionUpdate("addRules", rules=(f"Bash({rule})",)), by_user=True)
 
 
 @pytest.mark.promise("G4", "P7")

@@ -17,6 +17,7 @@ from teamwright.sandbox.guarded_files import guard_name
 from teamwright.sandbox.policy import is_inside
 from teamwright.sandbox.secret_paths import CREDENTIALS
 from teamwright.shell_lines.command_words import base_name, word_set
+from teamwright.shell_lines.wrappers import starts_anything
 from teamwright.storage.real_paths import real_path
 
 GRANTED_MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.PLAN, Mode.DONT_ASK)
@@ -27,7 +28,8 @@ _SYSTEM_DIRECTORIES = word_set(
     "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /opt /proc /root /run /sbin /srv /sys /usr /var /mnt /media"
     " /Applications /Library /System /Users /Volumes /private /private/etc /private/var"
 )
-_RUN_ANYTHING = word_set("sudo doas su env eval exec source . xargs npx bunx uvx")
+_RUN_ANYTHING = word_set("su env eval exec xargs source .")
+"""Programs that run others, besides interpreters, wrappers and launchers."""
 _NEVER_BELOW = ("/dev/", "/proc/", "/sys/", "/boot/")
 
 
@@ -99,8 +101,11 @@ def _reaches_too_far(rule: Rule, scope: PermissionScope) -> str:
         whole = rule.tool in _NARROWABLE or rule.tool in {"mcp__*", "python__*"}
         return "it would allow every call of the tool" if whole else ""
     if rule.tool in {"Bash", "Unconfined"}:
-        first, *rest = pattern.removesuffix("*").removesuffix(":").split()
-        if "*" in first or (base_name(first) in INTERPRETERS | _RUN_ANYTHING and not rest and not rule.is_exact):
+        words = pattern.removesuffix("*").removesuffix(":").split()
+        if not words:
+            return "it would allow every call of the tool"
+        is_bare = (base_name(words[0]) in INTERPRETERS | _RUN_ANYTHING and len(words) == 1) or starts_anything(words)
+        if "*" in words[0] or (is_bare and not rule.is_exact):
             return "it would allow programs of any name"
         return ""
     if rule.tool in PATH_TOOLS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
@@ -228,6 +228,17 @@ def unwrap(words: Words) -> WrappedCommands | None:
         return special(words)
     wrapper = _WRAPPERS.get(name)
     return _unwrap_options(words, wrapper) if wrapper is not None else _unwrap_launcher(name, words)
+
+
+def starts_anything(words: Sequence[str]) -> bool:
+    """Return True for the words of a program, with its subcommand, that runs its further words: `uv run`, `bunx`."""
+    name, *rest = words
+    if (wrapper := _WRAPPERS.get(base_name(name) or "")) is not None:
+        return not wrapper.clear and not rest
+    subcommands = _LAUNCHERS.get(base_name(name) or "")
+    if subcommands is None:
+        return False
+    return rest[-1] in subcommands.split() if rest else not subcommands
 
 
 def _unwrap_launcher(name: str, words: Words) -> WrappedCommands | None:

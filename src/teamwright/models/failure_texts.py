@@ -6,7 +6,7 @@ Depends on endpoints and service errors. Retries are decided elsewhere. No key i
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from teamwright.models.service_error import (
     ServiceError,
     is_context_full,
     is_key_refused,
+    is_path_unknown,
     is_request_refused,
     is_unparsed_call,
     is_worth_retrying,
@@ -25,7 +26,13 @@ from teamwright.models.service_error import (
 from teamwright.models.truncated_prompt_check import PromptCut
 from teamwright.protocol.ids import nearest
 
-OTHER_API = 'a newer version of it, or a provider of your own with "api": "openai-chat" (docs/reference/providers.md)'
+OTHER_APIS: Mapping[str, str] = {
+    "messages": "openai-chat",
+    "openai-chat": "messages",
+    "openai-responses": "openai-chat",
+    "gemini": "openai-chat",
+}
+"""The API that a server most likely has when it does not have this one."""
 MAX_LISTED = 5
 """The number of model names that an error lists."""
 
@@ -117,7 +124,7 @@ def _refusal_text(trouble: ServiceError, card: ModelCard, endpoint: Endpoint) ->
         return FailureText("wrong-key", f"{name} does not accept {key}", _new_key(endpoint), key=True)
     if status == 403:
         return FailureText("no-access", f"{name} refused access (HTTP 403)", _check_access(endpoint), key=True)
-    if (status == 404 and trouble.answer.type) or "model identifier is invalid" in trouble.message:
+    if (status == 404 and not is_path_unknown(trouble)) or "model identifier is invalid" in trouble.message:
         return FailureText(
             "unknown-model", f"{name} does not have the model {card.wire}", (f"teamwright models {name}",)
         )
@@ -125,8 +132,10 @@ def _refusal_text(trouble: ServiceError, card: ModelCard, endpoint: Endpoint) ->
         return FailureText(
             "model-failed", f"{card.wire} at {name} does not call tools, and agents need them", _tools(endpoint)
         )
-    if status == 404:
-        ways = (*_check_address(endpoint), *([OTHER_API] if endpoint.is_local and endpoint.api == "messages" else []))
+    if is_path_unknown(trouble):
+        other = OTHER_APIS.get(endpoint.api) if endpoint.own or endpoint.is_local else None
+        advice = f'a newer version of it, or a provider of your own with "api": "{other}" (docs/reference/providers.md)'
+        ways = (*_check_address(endpoint), *([advice] if other else []))
         return FailureText("no-network", f"{endpoint.display_address} does not speak {endpoint.facts.title}", ways)
     if status == 402:
         return FailureText(

@@ -176,6 +176,31 @@ _SCHEMA_REFUSED = re.compile(r"\bjson schema (error|conversion)|\bfailed to pars
 _THINKING = re.compile(r"\bsignature\b|\bthinking\b|encrypted[_ ]content|\breasoning\b|\bitem .{0,10}\brs_", re.I)
 
 
+def is_path_unknown(trouble: ServiceError) -> bool:
+    """Return True when the server does not know the address of the request, and so does not have this API.
+
+    Servers use one status and often one type for an unknown address and for an unknown model.
+    """
+    answer = trouble.answer
+    if answer.status not in (404, 405):
+        return False
+    if answer.type == "model_not_found" or _ABOUT_A_MODEL.search(trouble.message):
+        return False
+    return not answer.type or answer.status == 405 or bool(_ABOUT_THE_PATH.search(trouble.message))
+
+
+_ABOUT_A_MODEL = re.compile(r"\b(models?|deployments?|engine)\b", re.I)
+_ABOUT_THE_PATH = re.compile(
+    r"file not found"  # llama.cpp
+    r"|invalid url"  # OpenAI
+    r"|unexpected endpoint"  # LM Studio
+    r"|^not found\.?$|page not found|resource not found|(path|route|url|endpoint)\b.{0,80}\bnot (found|exist)"
+    r"|unknown (path|route|url|endpoint)|no such (path|route)|cannot (post|get)\b|method not allowed",
+    re.I,
+)
+"""Words of servers for an address that they do not have."""
+
+
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that the service asks to wait: `retry-after-ms`, or `retry-after` as seconds or as a date."""
     milliseconds = _number(headers.get("retry-after-ms"))

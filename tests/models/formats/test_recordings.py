@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.models.endpoint import APIS
 from teamwright.models.model import Failure, Reply
 from teamwright.protocol.messages import encode, message_text, text_block
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.model_server_replies import Raw
+from teamwright.testing.model_server_replies import Raw, Status
 from teamwright.testing.recordings import load_recording
 from tests.models.formats.strict_service import violations
 from tests.support.waits import WAIT_S
@@ -112,3 +113,41 @@ async def test_calls_of_llamacpp_on_chat_completions_are_read_and_one_that_was_c
     reply, _ = await ask("openai-chat", recording("llamacpp-b11434-chat-call.sse"))
     assert calls(reply) == [("Read", {"path": "no-args-json-object"}), ("Read", {"path": "path.json"})]
     assert (reply.stop_reason, reply.usage.cache_read, reply.usage.output_tokens) == ("max_tokens", 217, 60)
+
+
+OTHERS = {
+    "messages": "openai-chat",
+    "openai-chat": "messages",
+    "openai-responses": "openai-chat",
+    "gemini": "openai-chat",
+}
+
+
+@pytest.mark.parametrize("api", OTHERS)
+async def test_a_path_that_llamacpp_does_not_have_is_no_unknown_model(ask, api):
+    failure, server = await ask(api, recording("llamacpp-path-missing.404.json"), own=True)
+    assert (failure.slug, len(server.bodies)) == ("no-network", 1)
+    assert f"does not speak {APIS[api].title}" in failure.what
+    assert f'"api": "{OTHERS[api]}"' in " ".join(failure.do), "the other wire to choose"
+
+
+@pytest.mark.parametrize(
+    ("body", "slug"),
+    [
+        ({"detail": "Not Found"}, "no-network"),
+        ({"error": {"message": "Invalid URL (POST /v1/responses)", "type": "invalid_request_error"}}, "no-network"),
+        ({"error": "Unexpected endpoint or method. (POST /v1/messages)"}, "no-network"),
+        ({"error": {"code": "404", "message": "Resource not found"}}, "no-network"),
+        ({"error": {"message": "The model `x` does not exist.", "type": "NotFoundError"}}, "unknown-model"),
+        ({"error": 'model "x" not found, try pulling it first'}, "unknown-model"),
+        ({"error": {"code": "DeploymentNotFound", "message": "The API deployment does not exist."}}, "unknown-model"),
+        ({"type": "error", "error": {"type": "not_found_error", "message": "model: x"}}, "unknown-model"),
+        (
+            {"error": {"message": "models/x is not found for API version v1beta", "status": "NOT_FOUND"}},
+            "unknown-model",
+        ),
+    ],
+)
+async def test_the_words_of_a_404_say_whether_the_path_or_the_model_is_unknown(ask, body, slug):
+    failure, _ = await ask("openai-chat", Status(404, body=encode(body)))
+    assert failure.slug == slug

@@ -32,7 +32,7 @@ from teamwright.saved.repository import foreign_owner_warnings
 from teamwright.saved.retention import prune_hourly, remove_session
 from teamwright.saved.sessions import SessionView, save_title
 from teamwright.session.agents.factory import AgentFactory
-from teamwright.session.agents.model_sources import SessionModels
+from teamwright.session.agents.model_sources import SessionModels, no_tools_warning
 from teamwright.session.agents.parts import start_reading_state
 from teamwright.session.command_start import find_database
 from teamwright.session.control.stop_listener import StopListener
@@ -157,6 +157,8 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
         agent = await agent_factory.lead(team, git or _conversation(context, agent_factory))
     await asyncio.sleep(0)
     require_known_tools(agent_factory, team)
+    if agent.toolbox.offered_tools and not agent.model.card.tools:
+        notices.append(no_tools_warning(agent.model.card))
     lead = _lead(context, agent, team, jobs, agent_factory.budget_tracker.marks, note)
     warnings = (*_lost_lines(agent, log), *_warnings(context, agent_factory, (*unserved, *notices)))
     await processes.require_backends()

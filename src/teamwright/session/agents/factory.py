@@ -59,7 +59,7 @@ from teamwright.protocol.messages import Block
 from teamwright.protocol.runtime_tags import new_key
 from teamwright.protocol.usage import NO_CAPS, Budget
 from teamwright.sandbox.policy import SandboxSettings, narrow
-from teamwright.session.agents.model_sources import SessionModels, require_price, require_price_beside
+from teamwright.session.agents.model_sources import SessionModels, require_price, require_price_beside, require_tools
 from teamwright.session.agents.model_switch import FallbackModels
 from teamwright.session.agents.parts import (
     CompactionFactory,
@@ -583,8 +583,12 @@ class AgentFactory(Struct, dict=True):
         return self.home.agent_transcript(self.cwd, self.session, id)
 
     async def wire_model(self, spec: SpawnSpec) -> str:
-        """Return the model that a teammate will use (port of `teams`). Raises UsageError for an unsupported effort."""
+        """Return the model that a teammate will use (port of `teams`).
+
+        Raises UsageError for an unsupported effort, CannotStart for a model that does not call tools.
+        """
         card = (await self._open(spec.model, spec.name, spec.budget, spec)).card
+        require_tools(card)
         self.resolver.resolve_effort(spec, self.resolver.definition(spec), card, self.first.effort)
         return card.name
 

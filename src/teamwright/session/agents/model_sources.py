@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from teamwright.models.model import Model, ModelCard
 from teamwright.models.model_pool import ModelPool, require_served
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.names import aliases, known_ids
+from teamwright.models.names import aliases, known_ids, source
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
 from teamwright.storage.files import write_atomic
@@ -202,6 +202,30 @@ def require_price_beside(card: ModelCard, main: ModelCard) -> None:
             'a person may give the price under "prices" in settings.json',
         ],
         note="nothing was started",
+    )
+
+
+def require_tools(card: ModelCard) -> None:
+    """Raise CannotStart (`model-failed`) for a model of a teammate that does not call tools."""
+    if card.tools:
+        return
+    raise CannotStart(
+        "model-failed",
+        f"{card.name} does not call tools, and a teammate can do nothing without them",
+        looked_at=[("known from", source(card, "tools"))],
+        do=[
+            f"choose a model that is made for tools: teamwright models {card.provider}",
+            f'if it does call them, say so: "models": {{"{card.name}": {{"tools": true}}}} in settings.json',
+        ],
+        note="nothing was started",
+    )
+
+
+def no_tools_warning(card: ModelCard) -> str:
+    """Return the warning about a lead whose model does not call the tools that it has."""
+    return (
+        f"{card.name} does not call tools ({source(card, 'tools')}): it reads no file, runs no command and leads no "
+        "team, and what it says of them is invented. For answers in words alone: --tools ''"
     )
 
 

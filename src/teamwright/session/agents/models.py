@@ -14,7 +14,7 @@ from teamwright.models.model import Model, ModelCard
 from teamwright.models.names import aliases
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.session.agents.factory import AgentFactory
-from teamwright.session.agents.model_sources import SessionModels, require_price, save_lead_model
+from teamwright.session.agents.model_sources import SessionModels, require_price, require_tools, save_lead_model
 from teamwright.session.agents.model_switch import use_model
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.spawn import change_entry, is_written_by_lead, save_model
@@ -54,6 +54,8 @@ async def change_model(
     display_name = LEAD_ALIAS if agent.name == LEAD else agent.name
     before, card = agent.model.card.name, opened.card
     require_affordable(agent_factory, agent.name, card)
+    if agent.name != LEAD:
+        require_tools(card)
     if opened is agent.model:
         return ModelChange(display_name, card.name, before)
     saved_name = name if isinstance(model, str) else ""

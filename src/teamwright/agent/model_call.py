@@ -28,6 +28,7 @@ from teamwright.models.model import (
     Failure,
     ModelCard,
     Part,
+    Prefix,
     Reply,
     Request,
     Retrying,
@@ -234,15 +235,22 @@ class SideAnswer(Struct, frozen=True):
         return message_text(self.content).strip()
 
 
-async def ask_aside(agent: Agent, directive: str, purpose: str, items: Sequence[bytes] | None = None) -> SideAnswer:
+async def ask_aside(
+    agent: Agent,
+    directive: str,
+    purpose: str,
+    items: Sequence[bytes] | None = None,
+    *,
+    prefix: Prefix | None = None,
+) -> SideAnswer:
     """Return one answer to the directive after the agent's conversation, in which every call must have a result.
 
-    `purpose` is its name in events and budgets. `items` replace the conversation's messages when it no longer fits. A
-    cancel closes the connection and changes nothing.
+    `purpose` is its name in events and budgets. `items` replace the conversation's messages when it no longer fits,
+    `prefix` the agent's. A cancel closes the connection and changes nothing.
     """
     history = agent.conversation.items if items is None else items
     last = encode({"role": "user", "content": [text_block(directive)]})
-    request = Request(agent.prefix, (*history, last), agent.name, aside=True)
+    request = Request(prefix or agent.prefix, (*history, last), agent.name, aside=True)
     answer, task = await send_request(agent, request)
     match answer:
         case Reply():
@@ -282,7 +290,8 @@ async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str
             answer = await _read_stream(agent, request, so_far)
             if isinstance(answer, Failure) and answer.refuses_request:
                 answer = await _send_repaired(agent, request, so_far, answer)
-            if isinstance(answer, Failure) and answer.refuses_request and not agent.searched_refused_tools:
+            searches = not request.aside and not agent.searched_refused_tools
+            if isinstance(answer, Failure) and answer.refuses_request and searches:
                 answer = await _send_without_refused_tools(agent, request, so_far, answer)
             if isinstance(answer, BudgetRefusal):
                 keep_partial_answer(agent, request, so_far)

@@ -230,6 +230,8 @@ class PrefixFields(Struct, frozen=True):
     effort: str = ""
     sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The user's parameters, such as `temperature`."""
+    answer_schema: Mapping[str, Any] | None = None
+    """The JSON schema that the answer must fit, an object; None: the answer is free text."""
 
     @property
     def instructions(self) -> str:
@@ -250,6 +252,7 @@ def prefix_fields(prefix: Prefix) -> PrefixFields:
         tool_choice=fields.get("tool_choice") or {},
         thinking=fields.get("thinking") or {},
         effort=str(output.get("effort") or ""),
+        answer_schema=object_field(output, "format").get("schema"),
         sampling={name: value for name, value in fields.items() if name not in _OWN_FIELDS},
     )
 
@@ -293,6 +296,28 @@ def thinking_block(by: str) -> Event:
 def given_text(value: object) -> str:
     """Return a piece of arguments as text: some services send the value itself."""
     return value if isinstance(value, str) else "" if value is None else arguments_text(value)
+
+
+def answer_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the name and the schema of an answer, as OpenAI's APIs take them.
+
+    `strict` is set where the schema has the form that OpenAI demands for it: closed objects whose properties are all
+    required.
+    """
+    return {"name": "answer", "schema": schema, "strict": _is_closed(schema)}
+
+
+def _is_closed(value: object) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_closed, cast("list[object]", value)))
+    if not isinstance(value, dict):
+        return True
+    fields = cast("dict[str, Any]", value)
+    if fields.get("type") == "object":
+        names = cast("dict[str, Any]", fields.get("properties", {}))
+        if fields.get("additionalProperties") is not False or set(names) != set(fields.get("required", ())):
+            return False
+    return all(map(_is_closed, fields.values()))
 
 
 def object_field(event: Event, key: str) -> Event:

@@ -79,6 +79,8 @@ def _head(head: PrefixFields) -> bytes:
         config["maxOutputTokens"] = head.max_tokens
     if thinking := {**head.thinking, **({"thinkingLevel": head.effort} if head.effort else {})}:
         config["thinkingConfig"] = thinking
+    if head.answer_schema:
+        config |= {"responseMimeType": "application/json", "responseJsonSchema": head.answer_schema}
     config |= {_PARAMETERS.get(name, name): value for name, value in head.sampling.items()}
     fields: dict[str, Any] = {"generationConfig": config}
     if head.system:

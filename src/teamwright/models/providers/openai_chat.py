@@ -21,6 +21,7 @@ from teamwright.models.providers.api_format import (
     Event,
     OutgoingRequest,
     PrefixFields,
+    answer_format,
     call_arguments,
     count_field,
     data_url,
@@ -96,6 +97,8 @@ class OpenAiChat:
         if head.tools:
             fields["tools"] = [_tool(tool) for tool in head.tools]
             fields |= _choice(head.tool_choice)
+        if head.answer_schema:
+            fields["response_format"] = {"type": "json_schema", "json_schema": answer_format(head.answer_schema)}
         fields |= head.sampling
         begin = encode(fields)[:-1] + b',"messages":['
         system = head.instructions

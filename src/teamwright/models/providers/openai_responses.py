@@ -21,6 +21,7 @@ from teamwright.models.providers.api_format import (
     Event,
     OutgoingRequest,
     PrefixFields,
+    answer_format,
     call_arguments,
     count_field,
     data_url,
@@ -76,6 +77,8 @@ def _head(head: PrefixFields) -> bytes:
         fields["prompt_cache_key"] = hashlib.sha256(encode(fields["tools"])).hexdigest()[:32]
     if reasoning := {**head.thinking, **({"effort": head.effort} if head.effort else {})}:
         fields["reasoning"] = reasoning
+    if head.answer_schema:
+        fields["text"] = {"format": {"type": "json_schema", **answer_format(head.answer_schema)}}
     fields |= head.sampling
     return encode(fields)[:-1] + b',"input":['
 

@@ -197,8 +197,13 @@ async def _write_summary(agent: Agent, folded: Sequence[bytes], keep: str, *, fu
             return answer, usage
     answer = SideAnswer()
     most = min(window, total_tokens(agent.conversation.items))
+    refused: int | None = None
     for share in CONDENSED_SHARES:
-        short = condense(folded, int(most * share) * CHARACTERS_PER_TOKEN)
+        size = int(most * share) * CHARACTERS_PER_TOKEN
+        short = condense(folded, size if refused is None else min(size, refused // 2))
+        if refused is not None and len(short) >= refused:
+            break  # it cannot become shorter, and the same request would be refused again
+        refused = len(short)
         words = CONDENSED.format(conversation=agent.tags.conversation(short)) + summary_directive(keep)
         answer = await ask_aside(agent, words, PURPOSE, ())
         usage += answer.usage

@@ -269,10 +269,12 @@ CallOutcome: TypeAlias = Reply | Failure | BudgetRefusal
 
 CALL_AS_TEXT = re.compile(
     r"^\s*(?:<tool_call>|<function=|\[TOOL_CALLS\]|<\|python_tag\|>|<\|tool_call)"
+    r"|^\s*</?tool_response>"
     r"|^\s*(?:```(?:json)?\s*)?\{\s*\"name\"\s*:\s*\"\w+\"\s*,\s*\"(?:arguments|parameters)\"\s*:",
     re.M,
 )
-"""The form in which models write calls that their server should have taken out of the text."""
+"""The form in which models write calls that their server should have taken out of the text, and results that no tool
+gave."""
 
 
 async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str]:
@@ -426,8 +428,9 @@ def is_call_as_text(content: list[Block]) -> bool:
 
 
 CALL_NOTE = (
-    "You wrote a tool call as text, and nothing was called. Make the call again as a tool call, in the form that your "
-    "tools are given in; write no call into the text."
+    "You wrote a tool call as text, or the result of one, and nothing was called. Make the call again as a tool call, "
+    "in the form that your tools are given in. Write no call and no result into the text: results come from tools "
+    "alone."
 )
 """The note for a model whose call came as text, once a turn."""
 
@@ -436,7 +439,8 @@ def warn_of_call_as_text(agent: Agent) -> None:
     """Warn the user that a call came as text again: no tool ran, and the turn ends as if the agent were done."""
     name = agent.model.card.name
     text = (
-        "it wrote a tool call as text, and nothing was called. Its server does not take calls out of the text "
+        "it wrote a tool call as text, or an invented result, and nothing was called. Its server does not take calls out "
+        "of the text "
         "(llama-server --jinja; vllm serve --enable-auto-tool-choice --tool-call-parser NAME), or the model is not "
         f"made for tools. To try it: teamwright doctor --live --model {name}"
     )

@@ -358,6 +358,13 @@ def with_server(card: ModelCard, facts: ServerFacts) -> ModelCard:
     return replace(card, **changes, sources=sources)
 
 
+def with_window(card: ModelCard, window: int) -> ModelCard:
+    """Return the card with the window in tokens that its service has stated."""
+    return replace(
+        card, context_tokens=window, sources=tuple((dict(card.sources) | {"context_tokens": SERVER}).items())
+    )
+
+
 def source(card: ModelCard, fact: str) -> str:
     """Return the source of a fact, e.g. `the catalogue`; `assumed` for a fact without a source."""
     return dict(card.sources).get(fact, ASSUMED)

@@ -114,6 +114,8 @@ class ServiceAnswer(Struct, frozen=True):
     request_id: str = ""
     retry_after_s: float | None = None
     should_retry: bool | None = None
+    window: int | None = None
+    """The tokens of the window that a refused prompt exceeds, where the service says it."""
 
 
 def is_throttled(trouble: ServiceError) -> bool:
@@ -252,6 +254,7 @@ def parse_http_error(status: int, headers: Mapping[str, str], body: bytes) -> Se
             request_id=read_request_id(headers) or error.request_id,
             retry_after_s=error.retry_s if retry_s is None else retry_s,
             should_retry={"true": True, "false": False}.get(headers.get("x-should-retry") or ""),
+            window=error.window,
         ),
     )
 
@@ -259,7 +262,13 @@ def parse_http_error(status: int, headers: Mapping[str, str], body: bytes) -> Se
 def parse_event_error(data: bytes, request_id: str) -> ServiceError:
     """Return the error of an error event inside a stream."""
     error = _read_error(data)
-    known = ServiceAnswer(error.status(error.type), error.type, request_id or error.request_id, error.retry_s)
+    known = ServiceAnswer(
+        error.status(error.type),
+        error.type,
+        request_id or error.request_id,
+        retry_after_s=error.retry_s,
+        window=error.window,
+    )
     return ServiceError("http", error.message or error.type, known)
 
 
@@ -271,6 +280,7 @@ class _ErrorBody(Struct, frozen=True):
     request_id: str = ""
     code: int = 0
     retry_s: float | None = None
+    window: int | None = None
 
     def status(self, kind: str) -> int:
         """Return the status that it would have as a separate response."""
@@ -298,8 +308,28 @@ def _read_error(body: bytes) -> _ErrorBody:
     kind = reason or (code if isinstance(code, str) and not code.isdigit() else "") or error.get("type")
     number = int(code) if isinstance(code, int) or (isinstance(code, str) and _STATUS.fullmatch(code)) else 0
     return _ErrorBody(
-        str(message), str(kind or error.get("status") or ""), str(whole.get("request_id") or ""), number, retry_s
+        str(message),
+        str(kind or error.get("status") or ""),
+        str(whole.get("request_id") or ""),
+        number,
+        retry_s,
+        window=_window(error.get("n_ctx"), str(message)),
     )
+
+
+def _window(given: object, message: str) -> int | None:
+    """Return the window that an error names: as llama.cpp's `n_ctx`, or in words of services."""
+    if isinstance(given, int) and given > 0:
+        return given
+    found = _WINDOW.search(message)
+    return int((found[1] or found[2]).replace(",", "")) if found else None
+
+
+_WINDOW = re.compile(
+    r"maximum context length (?:is|of) ([0-9][0-9,]*)"  # OpenAI, vLLM
+    r"|context (?:size|length|window)[^0-9]{0,20}\(([0-9][0-9,]*) tokens",
+    re.I,
+)
 
 
 _STATUS = re.compile(r"[0-9]{3}")

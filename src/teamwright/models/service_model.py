@@ -37,13 +37,14 @@ from teamwright.models.model import (
     price_usage,
 )
 from teamwright.models.model_settings import STALL_QUIET_S, ModelSettings
-from teamwright.models.names import is_set, with_server
+from teamwright.models.names import is_set, with_server, with_window
 from teamwright.models.providers.api_format import ApiFormat
 from teamwright.models.providers.messages import MessagesFormat
 from teamwright.models.rate_limit import CacheWarmup, CallPermit, RateLimiter
 from teamwright.models.service_error import (
     ServiceAnswer,
     ServiceError,
+    is_context_full,
     is_throttled,
     is_unparsed_call,
     is_worth_retrying,
@@ -220,6 +221,7 @@ class ServiceModel:
                 return
             failed_usage = self._failed_usage(attempt, request)
             failure = self._failed(attempt.trouble, tries)
+            self._card = with_refused_window(self._card, attempt.trouble)
             unparsed += is_unparsed_call(attempt.trouble)
             if is_unparsed_call(attempt.trouble) and unparsed >= UNPARSED_TRIES:
                 outcome.reply = replace(
@@ -501,6 +503,14 @@ class _Attempt:
     def text(self) -> list[Block]:
         """Return the text that was received."""
         return [block for block in self.assembly.content() if block.get("type") == "text"]
+
+
+def with_refused_window(card: ModelCard, trouble: ServiceError) -> ModelCard:
+    """Return the card with the window that a refusal names, if it is smaller than was known. Settings are kept."""
+    window = trouble.answer.window
+    if window is None or not is_context_full(trouble) or is_set(card, "context_tokens"):
+        return card
+    return with_window(card, window) if window < card.context_tokens else card
 
 
 def _failure_reason(failure: Failure) -> str:

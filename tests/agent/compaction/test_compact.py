@@ -217,6 +217,15 @@ async def test_a_summary_that_does_not_fit_is_asked_for_from_ever_less(tmp_path)
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[-1]
 
 
+async def test_a_refused_request_for_a_summary_is_not_sent_a_second_time(tmp_path):
+    agent, _, model = small(tmp_path, says("one"), *[FULL] * 9)
+    await run_turn(agent, told("a short prompt of two or three sentences, which is nearly nothing. " * 4))
+    end = await run_turn(agent, told("b"))
+    assert end.failure is not None and end.failure.slug == "context-full"
+    requests = [json.dumps(seen) for seen in model.seen[2:]]
+    assert 1 <= len(requests) == len(set(requests))
+
+
 @pytest.mark.promise("F58", "H1")
 async def test_results_for_which_there_is_no_room_are_cut_and_say_so(tmp_path):
     big = "y" * 60_000

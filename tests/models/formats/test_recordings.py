@@ -151,3 +151,20 @@ async def test_a_path_that_llamacpp_does_not_have_is_no_unknown_model(ask, api):
 async def test_the_words_of_a_404_say_whether_the_path_or_the_model_is_unknown(ask, body, slug):
     failure, _ = await ask("openai-chat", Status(404, body=encode(body)))
     assert failure.slug == slug
+
+
+WINDOWS = [
+    (recording("llamacpp-b11434-context-size.400.json"), 4_096),
+    (Status(400, "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens"), 8_192),
+    (Status(400, "prompt is too long"), 200_000),
+]
+
+
+@pytest.mark.parametrize("api", OTHERS)
+@pytest.mark.parametrize(("refusal", "window"), WINDOWS)
+async def test_a_window_that_a_refusal_names_is_known_from_then_on(speaking, client, api, refusal, window):
+    make = client if api == "messages" else lambda url: speaking(api, url)
+    async with asyncio.timeout(WAIT_S), LoopbackModel([refusal]) as server, make(server.url) as caller:
+        failure = (await caller.ask()).last
+        assert failure.slug == "context-full"
+        assert caller.model.card.context_tokens == window

@@ -78,6 +78,16 @@ async def test_a_call_that_came_as_text_is_asked_for_once_more_with_a_note(tmp_p
     assert not [event for event in events if "wrote a tool call" in getattr(event, "text", "")]
 
 
+async def test_a_result_that_no_tool_gave_is_no_answer(tmp_path, client):
+    invented = "I read it.\n<tool_response>\n{'word': 'heron'}\n</tool_response>"
+    script = [Answer(invented), Answer("", [("Echo", {"text": "x"})]), Answer("Done.")]
+    async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, client(server.url) as caller:
+        agent, _ = an_agent(tmp_path, caller.model, [Echo()])
+        end = await run_turn(agent, UserMessage((text_block("hello"),)))
+    assert (end.stop, end.text, len(server.requests)) == ("done", "Done.", 3)
+    assert "no result into the text" in server.requests[1].body.decode()
+
+
 @pytest.mark.finding("M11")
 async def test_a_model_that_writes_its_calls_as_text_again_ends_its_turn_and_the_user_is_warned(tmp_path, client):
     async with asyncio.timeout(WAIT_S), LoopbackModel([Answer(CALL_TEXT)]) as server, client(server.url) as caller:

@@ -439,8 +439,8 @@ def warn_of_call_as_text(agent: Agent) -> None:
     """Warn the user that a call came as text again: no tool ran, and the turn ends as if the agent were done."""
     name = agent.model.card.name
     text = (
-        "it wrote a tool call as text, or an invented result, and nothing was called. Its server does not take calls out "
-        "of the text "
+        "it wrote a tool call as text, or an invented result, and nothing was called. Its server does not take calls "
+        "out of the text "
         "(llama-server --jinja; vllm serve --enable-auto-tool-choice --tool-call-parser NAME), or the model is not "
         f"made for tools. To try it: teamwright doctor --live --model {name}"
     )

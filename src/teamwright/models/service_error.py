@@ -97,6 +97,8 @@ class ServiceError(Exception):
         self.kind = kind
         self.message = message
         self.answer = answer or ServiceAnswer()
+        self.is_unanswered = False
+        """True when the connection ended before the service began to answer."""
         self.events: Sequence[Mapping[str, Any]] = ()
         """Events of the Messages API that were received before it, such as counts: this usage is charged."""
 

@@ -197,6 +197,7 @@ class ServiceModel:
             await self._cache_warmup.follow(first)
             yield AlivePart()
         silent_s, unparsed = 0.0, 0
+        may_repeat = self._answered
         for tries in count(1):
             try:
                 exchange = HttpExchange(self._open_client(), self._endpoint, self._clocks)
@@ -219,6 +220,9 @@ class ServiceModel:
             if attempt.trouble is None:
                 outcome.reply = self._reply(attempt)
                 return
+            if attempt.trouble.is_unanswered and may_repeat:
+                may_repeat = False  # the server closed an idle connection just as it was used: another one is opened
+                continue
             failed_usage = self._failed_usage(attempt, request)
             failure = self._failed(attempt.trouble, tries)
             self._card = with_refused_window(self._card, attempt.trouble)

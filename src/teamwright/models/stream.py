@@ -110,7 +110,9 @@ class HttpExchange:
         except RuntimeError:
             raise ServiceError("broken", "the connections were closed during the request") from None
         except httpx2.HTTPError as error:
-            raise ServiceError("broken", _error_text(error)) from None
+            trouble = ServiceError("broken", _error_text(error))
+            trouble.is_unanswered = isinstance(error, httpx2.RemoteProtocolError | httpx2.NetworkError)
+            raise trouble from None
 
     async def _chunks(self, response: Response) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of the answer as they arrive, each wait bounded by both timeouts."""

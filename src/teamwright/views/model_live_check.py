@@ -50,6 +50,9 @@ LONG_BYTES = 33_000
 LONGER_BYTES = 4_200
 """Bytes added for the third prompt: enough for the server's token count to change if it read all."""
 
+LEAST_BYTES_PER_TOKEN = 3
+"""The bytes that a token of the filler text has at least, in tokenizers of small models too."""
+
 ANSWER_TOKENS = 300
 """Maximum output tokens of one answer in the estimate; a thinking model may need more."""
 
@@ -119,11 +122,19 @@ def plan_live_check(name: str | None, env: Mapping[str, str], settings: ModelSet
             note="nothing was sent",
         )
     card, endpoint = resolve_model(name, env, settings)
-    system = _SYSTEM + (f"\n\n{_filler(CACHED_BYTES)}" if card.caching else "")
-    prefix = build_prefix(card, _small(settings), [text_block(system)], [_TOOL])
+    return _plan(card, endpoint, settings)
+
+
+def _plan(card: ModelCard, endpoint: Endpoint, settings: ModelSettings) -> LiveCheckPlan:
+    """Return the requests for this model, each of which leaves room in its window for any tokenizer."""
+    room = card.context_tokens // 2 * LEAST_BYTES_PER_TOKEN
+    cached = min(CACHED_BYTES, room // 2) if card.caching else 0
+    system = _SYSTEM + (f"\n\n{_filler(cached)}" if cached else "")
+    short = _small(settings, card.context_tokens // 8)
+    prefix = build_prefix(card, short, [text_block(system)], [_TOOL])
     may_cut = endpoint.provider in _MAY_CUT or endpoint.provider in settings.custom
-    asks = [_user_message(_ASK)]
-    return LiveCheckPlan(card, endpoint, _request(prefix, asks), card.caching, tuple(_long(prefix)) if may_cut else ())
+    long = _long(prefix, min(LONG_BYTES, room - cached), min(LONGER_BYTES, room // 3)) if may_cut else []
+    return LiveCheckPlan(card, endpoint, _request(prefix, [_user_message(_ASK)]), card.caching, tuple(long))
 
 
 def live_check_settings(settings: ModelSettings) -> ModelSettings:
@@ -131,14 +142,13 @@ def live_check_settings(settings: ModelSettings) -> ModelSettings:
     return replace(_small(settings), retries=0, cache_warmup_s=0.0)
 
 
-def _small(settings: ModelSettings) -> ModelSettings:
-    most = settings.max_output_tokens
-    return replace(settings, max_output_tokens=min(most or 4_000, 4_000))
+def _small(settings: ModelSettings, most: int = 4_000) -> ModelSettings:
+    return replace(settings, max_output_tokens=min(settings.max_output_tokens or 4_000, 4_000, most))
 
 
-def _long(prefix: Prefix) -> list[Request]:
-    long = _user_message(f"{_filler(LONG_BYTES)}\n\nAnswer with the word: yes.")
-    longer = _user_message(f"{_filler(LONGER_BYTES)}\n\nAnswer with the word: yes.")
+def _long(prefix: Prefix, size: int, added: int) -> list[Request]:
+    long = _user_message(f"{_filler(size)}\n\nAnswer with the word: yes.")
+    longer = _user_message(f"{_filler(added)}\n\nAnswer with the word: yes.")
     answer = encode({"role": "assistant", "content": [text_block("Yes.")]})
     return [_request(prefix, [long]), _request(prefix, [long, answer, longer])]
 
@@ -201,6 +211,8 @@ class LiveCheck(Struct):
 
     checks: list[LiveCheckResult] = field(default_factory=list[LiveCheckResult])
     usage: Usage = field(default_factory=Usage)
+    cached_of: tuple[int, int] = (0, 0)
+    """The most tokens of a prompt that came from a cache, and the tokens of that prompt."""
 
     @property
     def ok(self) -> bool:
@@ -234,14 +246,15 @@ async def perform_live_check(
     trial = LiveCheck()
     async with ModelPool() as pool:
         model = await pool.open_model(name, env, live_check_settings(settings))
+        plan = _plan(model.card, plan.endpoint, settings)  # the server has said how large its window is
         heard = await _ask(model, plan.first, trial)
         if isinstance(heard.last, Failure):
-            _broken(trial, heard.last)
+            _broken(trial, plan, heard.last)
             return trial.complete()
         _answered(trial, plan, heard, heard.last)
         await _window(trial, plan, settings)
-        await _cache(trial, model, plan)
         await _whole_prompt(trial, model, plan)
+        await _cache(trial, model, plan)
     return trial.complete()
 
 
@@ -259,17 +272,26 @@ async def _ask(model: Model, request: Request, trial: LiveCheck) -> _TimedAnswer
             elif isinstance(part, Reply | Failure):
                 last = part
     trial.usage += last.failed_usage + (last.usage if isinstance(last, Reply) else Usage())
+    if isinstance(last, Reply):
+        trial.cached_of = max(trial.cached_of, (last.usage.cache_read, last.usage.prompt_tokens))
     return _TimedAnswer(last, first_s, time.monotonic() - began, pieces)
 
 
-def _broken(trial: LiveCheck, failure: Failure) -> None:
+def _broken(trial: LiveCheck, plan: LiveCheckPlan, failure: Failure) -> None:
     """Add the check that the first request's failure belongs to, and the checks that it shows to be right."""
     label = _BROKEN_BY.get(failure.slug, "answer")
     if label in ("key", "model"):
         trial.add("reached", "ok")
     if label == "model":
         trial.add("key", "ok", "accepted")
-    trial.add(label, "failed", _why(failure), failure.do[0] if failure.do else "")
+    trial.add(label, "failed", _why(failure), _advice(plan, failure))
+
+
+def _advice(plan: LiveCheckPlan, failure: Failure) -> str:
+    """Return what to do. A prompt of the check that does not fit needs a larger window: nothing can be compacted."""
+    if failure.slug == "context-full":
+        return widen_command(plan.endpoint.provider, plan.card.wire, RECOMMENDED_WINDOW // 2)
+    return failure.do[0] if failure.do else ""
 
 
 def _why(failure: Failure) -> str:
@@ -327,6 +349,10 @@ async def _window(trial: LiveCheck, plan: LiveCheckPlan, settings: ModelSettings
 
 
 async def _cache(trial: LiveCheck, model: Model, plan: LiveCheckPlan) -> None:
+    read, whole = trial.cached_of
+    if not plan.cached and read:
+        trial.add("cache", "ok", f"the server reads from its own: up to {read:,} of {whole:,} tokens")
+        return
     if not plan.cached:
         trial.add("cache", "not offered", f"{plan.endpoint.provider} has none that we use")
         return
@@ -351,7 +377,7 @@ async def _whole_prompt(trial: LiveCheck, model: Model, plan: LiveCheckPlan) -> 
     for request in plan.long:
         heard = await _ask(model, request, trial)
         if isinstance(heard.last, Failure):
-            trial.add("whole prompt", "failed", _why(heard.last), heard.last.do[0] if heard.last.do else "")
+            trial.add("whole prompt", "failed", _why(heard.last), _advice(plan, heard.last))
             return
         read = heard.last.usage.prompt_tokens
     if read:

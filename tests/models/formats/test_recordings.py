@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.agent.model_call import is_call_as_text
 from teamwright.models.endpoint import APIS
 from teamwright.models.model import Failure, Reply
 from teamwright.protocol.messages import encode, message_text, text_block
@@ -113,6 +114,11 @@ async def test_calls_of_llamacpp_on_chat_completions_are_read_and_one_that_was_c
     reply, _ = await ask("openai-chat", recording("llamacpp-b11434-chat-call.sse"))
     assert calls(reply) == [("Read", {"path": "no-args-json-object"}), ("Read", {"path": "path.json"})]
     assert (reply.stop_reason, reply.usage.cache_read, reply.usage.output_tokens) == ("max_tokens", 217, 60)
+
+
+async def test_a_call_that_llamacpp_left_in_the_text_is_known_as_one(ask):
+    reply, _ = await ask("openai-chat", recording("llamacpp-b11434-chat-call-as-text.sse"))
+    assert reply.stop_reason == "end_turn" and is_call_as_text(reply.content)
 
 
 OTHERS = {

@@ -5,12 +5,14 @@ import os
 import socket
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import pexpect
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, CutPrompt, Raw, Stall, Status
+from teamwright.testing.recordings import load_recording
 from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, KEY, Program, error_of
 
@@ -20,6 +22,7 @@ CALL = ("report", {"word": "ready", "count": 7})
 READY = Answer("Ready.", tools=[CALL])
 READ = {"input_tokens": 40, "cache_read_input_tokens": 6500, "output_tokens": 30}
 WROTE = {"input_tokens": 40, "cache_creation_input_tokens": 6500, "output_tokens": 30}
+FULL = load_recording(Path(__file__).parents[2] / "models" / "recordings" / "llamacpp-b11434-context-size.400.json")
 SOUND = [Answer("Ready.", tools=[CALL], usage=WROTE), Answer("Ready.", tools=[CALL], usage=READ)]
 
 
@@ -134,6 +137,44 @@ def test_a_local_server_is_asked_for_its_window_and_whether_it_reads_the_whole_p
         assert (code, states(told)["whole prompt"], states(told)["answer"]) == (1, "failed", "ok")
     assert "4,096 read" in value(told, "whole prompt")
     assert "OLLAMA_CONTEXT_LENGTH=" in next(c["do"] for c in told["checks"] if c["label"] == "whole prompt")
+
+
+@pytest.mark.parametrize("window", [4_096, 8_192, 16_384])
+@pytest.mark.slow_after(1)
+def test_a_check_of_a_small_window_fits_into_it(tmp_path, repo, window):
+    """The tokenizers of small models make a token of three bytes of such text."""
+
+    def reply(body):
+        size = len(json.dumps(body)) // 3
+        fits = size + body["max_tokens"] < window
+        return Answer("Ready.", tools=[CALL], usage={"input_tokens": size}) if fits else FULL
+
+    facts = {"/props": {"default_generation_settings": {"n_ctx": window}}}
+    with LoopbackModel.in_thread(reply, facts=facts) as server:
+        program = Program(repo, tmp_path / "home", env={"MINE_KEY": KEY})
+        program.settings(providers={"mine": {"base_url": server.url, "api": "openai-chat", "key_env": "MINE_KEY"}})
+        done = program.run("doctor", "--live", "--yes", "--json", "--model", "mine/x")
+    told = json.loads(done.stdout)
+    assert (done.returncode, states(told)["whole prompt"], len(server.bodies)) == (0, "ok", 3), value(
+        told, "whole prompt"
+    )
+
+
+def test_a_prompt_that_does_not_fit_all_the_same_needs_a_window_and_no_compaction(tmp_path, repo):
+    with checked(tmp_path, repo, [FULL], "--model", "mine/x", provider="mine") as (told, code, _):
+        [answer] = [check for check in told["checks"] if check["label"] == "answer"]
+        assert (code, answer["state"]) == (1, "failed")
+    assert "window" in answer["do"] and "compact" not in answer["do"]
+
+
+def test_tokens_that_a_server_read_from_its_own_cache_are_named(tmp_path, repo):
+    def reply(body):
+        size = len(json.dumps(body)) // 4
+        return Answer("Ready.", tools=[CALL], usage={"input_tokens": 40, "cache_read_input_tokens": size - 40})
+
+    with checked(tmp_path, repo, reply, "--model", "mine/x", provider="mine") as (told, code, _):
+        assert (code, states(told)["cache"]) == (0, "ok")
+    assert "the server reads from its own" in value(told, "cache")
 
 
 @pytest.mark.parametrize("api", ["openai-chat", "openai-responses", "gemini"])

@@ -53,7 +53,11 @@ def refusing(*names, words=(), refusal=REFUSAL):
     return reply
 
 
-async def turn(tmp_path, api, script, tools):
+def agent_prefix(agent):
+    return build_prefix(agent.model.card, ModelSettings(), [text_block("You are Ada.")], agent.toolbox.schemas)
+
+
+async def turn(tmp_path, api, script, tools, between=lambda agent: None):
     async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server:
         url = f"{server.url}/v1" if api.startswith("openai") else server.url
         endpoint = Endpoint("custom", url, "sk-test-0123456789", key_name="KEY", api=api, **WIRES[api])
@@ -63,10 +67,10 @@ async def turn(tmp_path, api, script, tools):
             card, endpoint, rate_limiter=RateLimiter(), settings=settings, api_format=format_for(card, endpoint)
         )
         agent, events = an_agent(tmp_path, model, tools)
-        agent.conversation.replace_prefix(
-            build_prefix(card, settings, [text_block("You are Ada.")], agent.toolbox.schemas)
-        )
-        ends = [await run_turn(agent, UserMessage((text_block(text),))) for text in ("hello", "go on")]
+        agent.conversation.replace_prefix(agent_prefix(agent))
+        ends = [await run_turn(agent, UserMessage((text_block("hello"),)))]
+        between(agent)
+        ends.append(await run_turn(agent, UserMessage((text_block("go on"),))))
         await model.aclose()
     return ends, [event.text for event in events if isinstance(event, Notice)], server
 
@@ -91,6 +95,22 @@ async def test_a_refusal_of_a_schema_with_status_500_is_no_reason_to_try_again(t
     ends, [notice], server = await turn(tmp_path, "openai-chat", script, [Foreign("tool0"), Foreign("tool1")])
     assert ends[-1].stop == "done" and "mcp__kv__tool1" in notice
     assert len(server.bodies) == 6, "one request, a search, two answers"
+
+
+async def test_a_new_prefix_that_has_the_tool_again_costs_no_second_search(tmp_path):
+    tools = [Foreign(f"tool{number}") for number in range(4)]
+    whole = []
+
+    def again(agent):
+        """As after a compaction."""
+        whole.append(len(agent.toolbox.schemas))
+        agent.conversation.replace_prefix(agent_prefix(agent))
+
+    ends, notices, server = await turn(tmp_path, "openai-chat", refusing("tool2"), tools, between=again)
+    assert [end.stop for end in ends] == ["done", "done"] and whole == [4]
+    assert len(notices) == 1
+    last_two = [body.decode() for body in (server.requests[-2].body, server.requests[-1].body)]
+    assert ["mcp__kv__tool2" in body for body in last_two] == [True, False]
 
 
 async def test_several_refused_tools_are_all_found(tmp_path):

@@ -77,6 +77,8 @@ class Agent(Struct, weakref=True):
     """The models that are used when the agent's model is not available; None without one."""
     searched_refused_tools: bool = False
     """True when its tools were tried one after the other, because its service refused a request."""
+    refused_tools: set[str] = field(default_factory=set[str])
+    """Names of tools whose schema its service refuses. A new prefix, as after a compaction, has them again."""
     _other_models: set[str] = field(default_factory=set[str])
     """Names of other models that were mentioned already."""
     _deferred_changes: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])

@@ -38,7 +38,7 @@ from teamwright.models.model import (
     price_usage,
     with_price,
 )
-from teamwright.models.prefix_builder import without_tools
+from teamwright.models.prefix_builder import tool_names, without_tools
 from teamwright.models.token_estimate import answer_tokens, fill_usage, text_size, written_tokens
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import Notice, TextDelta
@@ -292,8 +292,7 @@ async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str
             answer = await _read_stream(agent, request, so_far)
             if isinstance(answer, Failure) and answer.refuses_request:
                 answer = await _send_repaired(agent, request, so_far, answer)
-            searches = not request.aside and not agent.searched_refused_tools
-            if isinstance(answer, Failure) and answer.refuses_request and searches:
+            if isinstance(answer, Failure) and answer.refuses_request and not request.aside:
                 answer = await _send_without_refused_tools(agent, request, so_far, answer)
             if isinstance(answer, BudgetRefusal):
                 keep_partial_answer(agent, request, so_far)
@@ -341,19 +340,19 @@ async def _send_without_refused_tools(
 
     Return the answer, or the refusal when no tool is the reason. The tools are searched once for each agent.
     """
-    from teamwright.agent.refused_tools import RefusedToolSearch
+    if not agent.searched_refused_tools:
+        from teamwright.agent.refused_tools import RefusedToolSearch
 
-    agent.searched_refused_tools = True
-    search = RefusedToolSearch(agent)
-    tools = await search.find()
-    refusal = replace(refusal, failed_usage=refusal.failed_usage + search.usage)
-    if not tools:
+        agent.searched_refused_tools = True
+        search = RefusedToolSearch(agent)
+        for tool in await search.find():
+            agent.refused_tools.add(tool.name)
+            text = f"{agent.model.card.name} refuses the schema of {tool.name} of {tool.origin}: the tool is left out"
+            agent.emit(Notice(member=agent.name, text=text, level="warning"))
+        refusal = replace(refusal, failed_usage=refusal.failed_usage + search.usage)
+    names = agent.refused_tools.intersection(tool_names(request.prefix))
+    if not names:
         return refusal
-    for tool in tools:
-        tool.is_offered = False
-        text = f"{agent.model.card.name} refuses the schema of {tool.name} of {tool.origin}: the tool is left out"
-        agent.emit(Notice(member=agent.name, text=text, level="warning"))
-    names = {tool.name for tool in tools}
     agent.conversation.replace_prefix(without_tools(agent.conversation.prefix, names))
     answer = await _read_stream(agent, replace(request, prefix=without_tools(request.prefix, names)), so_far)
     if isinstance(answer, BudgetRefusal):

@@ -170,7 +170,8 @@ class AgentActivity(Struct, eq=False):
         return None
 
     def _start_step(self, doing: str, what: str) -> None:
-        self._activity, self._detail = doing, what
+        self._activity = doing
+        self._detail = what
         self._notified = self._stalled = False
         self._since = self._last_output = now = time.monotonic()
         # The check may come too early for an agent without a call; it then returns the next time. Setting the timer
@@ -185,7 +186,9 @@ class AgentActivity(Struct, eq=False):
         self._notified = True
         if self.watchdog is None:
             return
-        doing, what, since = self._activity, self._detail, self._since
+        doing = self._activity
+        what = self._detail
+        since = self._since
         if self._calls:
             what, since = min(self._calls.values(), key=lambda call: call[1])
             doing = "tool"

@@ -117,7 +117,8 @@ class AgentHooks(Struct, eq=False, weakref=True):
             base = self.hooks.environment.project
             return access is not None and matches_condition(condition, subjects, access(), base)
 
-        content, agent = self._full_payload(make_payload()), HookFiring(matches, self.deliver_later)
+        content = self._full_payload(make_payload())
+        agent = HookFiring(matches, self.deliver_later)
         outcome = await self.hooks.fire(event, content, subjects or ("",), self.cwd(), agent)
         if outcome.contexts and event in _LATER_CONTEXTS and not takes_contexts:
             self.deliver_later("\n".join(outcome.contexts), False)

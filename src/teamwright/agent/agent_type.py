@@ -219,7 +219,8 @@ FORK_TYPE = AgentType("fork", "A copy of its caller, with one job.")
 @cache
 def hook_type() -> AgentType:
     """Return the agent type of hooks of the type `agent`. No call can name it."""
-    description, tools = "Judges a condition for a hook.", ("Read", "Glob", "Grep", "Bash")
+    description = "Judges a condition for a hook."
+    tools = ("Read", "Glob", "Grep", "Bash")
     return AgentType("hook", description, load_prompt("hook"), tools, max_turns=50, is_hook=True)
 
 

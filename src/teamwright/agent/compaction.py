@@ -51,7 +51,8 @@ async def clear_conversation(agent: Agent) -> CompactResult:
         blocks = cleared_blocks(agent.tags, await compaction.context.status_text(agent), agent.remind(True))
         blocks += agent.tags.hook_notes(contexts)
         conversation.clear(encode({"role": "user", "content": blocks}), {"trigger": CLEAR, "before": before})
-        compaction.measured_context, compaction.retry_at = (0, 0), 0
+        compaction.measured_context = (0, 0)
+        compaction.retry_at = 0
         agent.toolbox.workplace.seen_files.clear()
         agent.toolbox.workplace.forget_instructions()
         after = measure_context(conversation, compaction)

@@ -126,7 +126,9 @@ class Compaction(Struct):
 
     def release(self) -> None:
         """Release the references of a terminated agent."""
-        self.context, self.make_prefix, self.make_tools = NoCompactionContext(), None, None
+        self.context = NoCompactionContext()
+        self.make_prefix = None
+        self.make_tools = None
 
     def threshold(self, card: ModelCard, answer_tokens: int) -> int | None:
         """Return the size in tokens that starts a compaction: the set share, with room left for the answer."""

@@ -76,7 +76,8 @@ class ContextView(Struct, frozen=True):
 def agent_context(agent: Agent) -> ContextView:
     """Return the current window of this agent."""
     conversation, card = agent.conversation, agent.model.card
-    total, (counted, tokens) = measure_context(conversation, agent.compaction), conversation.reported_tokens
+    total = measure_context(conversation, agent.compaction)
+    counted, tokens = conversation.reported_tokens
     measured = bool(tokens) and counted <= len(conversation.items)
     return ContextView(
         LEAD_ALIAS if agent.name == LEAD else agent.name,
@@ -92,7 +93,9 @@ def _parts(agent: Agent, total: int) -> tuple[ContextPart, ...]:
     """Return the parts as shares of the total. They add up to it."""
     sizes = dict.fromkeys(PARTS, 0) | _sizes(agent.conversation.prefix)
     sizes[MESSAGES] = total_tokens(agent.conversation.items) * BYTES_PER_TOKEN
-    every, parts, listed_tokens = max(1, sum(sizes.values())), list[ContextPart](), 0
+    every = max(1, sum(sizes.values()))
+    parts = list[ContextPart]()
+    listed_tokens = 0
     for name in PARTS[:-1]:
         tokens = total * sizes[name] // every
         listed_tokens += tokens

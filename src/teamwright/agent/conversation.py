@@ -113,7 +113,8 @@ class Conversation(Struct):
         header = {"type": "header", "v": SCHEMA, "at": iso_time(), "prefix": prefix.digest, **about}
         conversation = cls(path, prefix, header)
         if with_next:
-            conversation._header_line, conversation.lines = encode(header), 1
+            conversation._header_line = encode(header)
+            conversation.lines = 1
         else:
             conversation._append(encode(header))
         return conversation
@@ -134,18 +135,15 @@ class Conversation(Struct):
         conversation = cls(
             path, prefix, history.header, history.items, history.owes_answer, history.interrupted, history.lines
         )
-        conversation.queued, conversation.reported_tokens, conversation._journal = (
-            history.queued,
-            history.reported_tokens,
-            journal,
-        )
-        conversation._has_unanswered, conversation.inherited_count = history.has_unanswered, history.inherited_count
+        conversation.queued = history.queued
+        conversation.reported_tokens = history.reported_tokens
+        conversation._journal = journal
+        conversation._has_unanswered = history.has_unanswered
+        conversation.inherited_count = history.inherited_count
         conversation._folded_answers = -count_answers(conversation.items[: conversation.inherited_count])
         if history.boundary is not None:
-            conversation._summarized_count, conversation._folded_answers = (
-                history.boundary.summarized_count,
-                history.boundary.answer_count,
-            )
+            conversation._summarized_count = history.boundary.summarized_count
+            conversation._folded_answers = history.boundary.answer_count
         return conversation
 
     def fork(self, path: Path, about: Mapping[str, Any]) -> Conversation:
@@ -178,7 +176,8 @@ class Conversation(Struct):
         """
         if self.owes_answer:
             self._append(encode({"type": "interrupt", "at": iso_time()}))
-            self.owes_answer, self.interrupted = False, True
+            self.owes_answer = False
+            self.interrupted = True
 
     def queue(self, id: str, blocks: Sequence[Block]) -> None:
         """Append a message that the agent receives later.
@@ -247,7 +246,8 @@ class Conversation(Struct):
         self.items.append(item)
         for id in message.ids if self.queued else ():
             self.queued.pop(id, None)
-        self.owes_answer, self.interrupted = True, False
+        self.owes_answer = True
+        self.interrupted = False
         self._has_unanswered = False
 
     def append_reply(self, reply: Reply) -> None:
@@ -310,8 +310,12 @@ class Conversation(Struct):
         )
         self._append(boundary.encode_line(about))
         self.lines -= 1  # not a step of the conversation
-        self.items, self.prefix, self.reported_tokens, self.inherited_count = list(messages), sent, (0, 0), 0
-        self._summarized_count, self._folded_answers = boundary.summarized_count, boundary.answer_count
+        self.items = list(messages)
+        self.prefix = sent
+        self.reported_tokens = (0, 0)
+        self.inherited_count = 0
+        self._summarized_count = boundary.summarized_count
+        self._folded_answers = boundary.answer_count
 
     def clear(self, first: bytes, about: Mapping[str, Any]) -> None:
         """Continue with only this encoded message in place of all earlier ones; no answer is owed after that.
@@ -344,7 +348,9 @@ class Conversation(Struct):
         self._append(encode({"type": "prefix", "at": iso_time(), "prefix": prefix.digest, **about}))
         self.lines -= 1  # not a step of the conversation
         self.items = repaired_messages(self.items)
-        self.prefix, self.reported_tokens, self._call_ids = prefix, (0, 0), None
+        self.prefix = prefix
+        self.reported_tokens = (0, 0)
+        self._call_ids = None
 
     @property
     def is_closed(self) -> bool:

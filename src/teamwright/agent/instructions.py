@@ -154,7 +154,8 @@ class NestedInstructions:
         compat: bool,
         outside: frozenset[str] = NO_TEXTS,
     ) -> None:
-        self._cwd, self._known = cwd, known
+        self._cwd = cwd
+        self._known = known
         self._reader = _Reader(repo_root, compat, outside)
         self._visited = set[Path]()
 

@@ -71,7 +71,8 @@ class PartialAnswer:
         self._forget()
 
     def _forget(self) -> None:
-        self._has_started, self._usage = False, NO_USAGE
+        self._has_started = False
+        self._usage = NO_USAGE
         self._text: list[str] = []
         self.size = 0
         """The bytes of the present attempt's answer."""
@@ -86,7 +87,8 @@ class PartialAnswer:
                 self._text.append(part.text)
                 self.size += text_size(part.text)
             case UsagePart():
-                self._has_started, self._usage = True, part.usage
+                self._has_started = True
+                self._usage = part.usage
             case ThinkingPart():
                 self._has_started = True
                 self.size += text_size(part.text)
@@ -108,7 +110,9 @@ class PartialAnswer:
 
     def to_reply(self, agent: Agent, request: Request) -> Reply | None:
         """Return the answer so far, with the service's usage or an estimate. None when nothing arrived."""
-        card, text, reported = agent.model.card, "".join(self._text), self._usage
+        card = agent.model.card
+        text = "".join(self._text)
+        reported = self._usage
         lost = price_usage(card, self._failed_usage) if self._failed_usage.tokens else NO_USAGE
         if not self._has_started and not lost.requests:
             return None
@@ -127,7 +131,8 @@ class PartialAnswer:
 
     def usage_so_far(self, agent: Agent, request: Request) -> Usage:
         """Return the usage of this call, failed attempts included."""
-        card, used = agent.model.card, fill_usage(self._usage, request, self.size) if self._has_started else NO_USAGE
+        card = agent.model.card
+        used = fill_usage(self._usage, request, self.size) if self._has_started else NO_USAGE
         lost = price_usage(card, self._failed_usage) if self._failed_usage.tokens else NO_USAGE
         return lost + price_usage(card, used) if used.requests else lost
 
@@ -255,7 +260,8 @@ async def ask_aside(
     match answer:
         case Reply():
             agent.report_model_call(answer, 0, task, aside=purpose)
-            usage, row = answer.usage + answer.failed_usage, ENDS[answer.end]
+            usage = answer.usage + answer.failed_usage
+            row = ENDS[answer.end]
             if row.is_failure and not row.retries:  # refused, filtered or unknown: the text is not an answer
                 return SideAnswer(usage=usage, failure=answer_failure(answer, agent.model.card))
             return SideAnswer(answer.content, usage)
@@ -366,7 +372,9 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
     A failed attempt is charged at once, and so is an answer that is longer than it was asked to be. When a cap is used
     up by that, the stream is closed and the refusal returned.
     """
-    activity, tags, unsent_text = agent.activity, agent.tags, ""
+    activity = agent.activity
+    tags = agent.tags
+    unsent_text = ""
     longest = answer_tokens(request.prefix, agent.model.card.max_output_tokens)
     charged_at = longest
     activity.start_model_call(agent.model.card.name)

@@ -271,7 +271,8 @@ def switch_prefix(agent: Agent, why: str, model: Model | None = None, other: Pre
     except BaseException:
         agent.model = before
         raise
-    compaction.measured_context, compaction.retry_at = (0, 0), 0
+    compaction.measured_context = (0, 0)
+    compaction.retry_at = 0
     return True
 
 

@@ -31,7 +31,8 @@ SKIPPED_DIRECTORIES = frozenset({"node_modules", "__pycache__", "target", "build
 
 def directory_stamp(directories: Iterable[Path], since: float) -> bytes:
     """Return a stamp of these directories. It covers the contents of files that were written after `since`."""
-    digest, left = blake2b(digest_size=16), MAX_ENTRIES
+    digest = blake2b(digest_size=16)
+    left = MAX_ENTRIES
     for place in directories:
         for entry in _files(place):
             if not left:
@@ -147,7 +148,8 @@ class RepetitionGuard:
 
     def __init__(self, directories: Callable[[], Sequence[Path]], tools: KnownTools) -> None:
         self.end_reason = ""
-        self._directories, self._tools = directories, tools
+        self._directories = directories
+        self._tools = tools
         self.reset()
 
     def reset(self) -> None:
@@ -230,7 +232,8 @@ class RepetitionGuard:
         """Return True when a file has changed since the last call."""
         if self._last_stamp is None:
             self._since = self._rounds[0].began - CLOCK_SLACK_S
-        before, places = self._last_stamp, tuple(self._directories())
+        before = self._last_stamp
+        places = tuple(self._directories())
         self._last_stamp = await asyncio.to_thread(directory_stamp, places, self._since)
         return before is not None and before != self._last_stamp
 
@@ -260,7 +263,8 @@ class _Round:
         # A call that could not run is the same mistake with any arguments.
         self._calls = [_call_key(call, result) for call, result in zip(calls, found, strict=True)]
         self._results: list[ToolResult | None] = found
-        self._made, self._tools = calls, tools
+        self._made = calls
+        self._tools = tools
         self.makes_known_change = False
         self._digest = b""
         self.began = began
@@ -286,7 +290,8 @@ class _Round:
                 failed = result is not None and result.is_error
                 digest.update(encode(["" if is_own and not failed else _text(result), failed]))
             self._digest = digest.digest()
-            self._results, self._made = [], ()
+            self._results = []
+            self._made = ()
         return self._digest
 
 

@@ -358,7 +358,8 @@ def _groups(calls: Sequence[ToolCall], checked: Mapping[str, PreparedCall | Tool
             paths |= writes or set()
         else:
             groups.append([call])
-            reading, paths = reads, set(writes or ())
+            reading = reads
+            paths = set(writes or ())
     return groups
 
 

@@ -181,17 +181,20 @@ def read_history(path: Path, upto: int | None = None) -> History:
         history.header = read_header(path) or {}
         _apply_boundary(history, history.boundary)
     elif later:
-        history.header, history.lines = parse_header(later.pop(), path), 1
+        history.header = parse_header(later.pop(), path)
+        history.lines = 1
     paused, gaps = _read_steps(history, later, path)
     if gaps:
-        history.items, history.reported_tokens = bridge_gaps(history.items, gaps), (0, 0)
+        history.items = bridge_gaps(history.items, gaps)
+        history.reported_tokens = (0, 0)
     _set_owes_answer(history, path, paused=paused)
     return history
 
 
 def _read_steps(history: History, later: list[bytes], path: Path) -> tuple[bool, list[int]]:
     """Add the lines, the newest first. Return whether the last answer paused, and the positions of damaged lines."""
-    paused, gaps = False, list[int]()
+    paused = False
+    gaps = list[int]()
     answer, count = b"", 0
     while later:  # the newest is first: memory is freed line by line
         line = later.pop()
@@ -247,9 +250,11 @@ def _parse(line: bytes) -> Any:
 
 
 def _apply_boundary(history: History, boundary: CompactBoundary) -> None:
-    history.items, history.lines = list(boundary.messages), boundary.line_count
+    history.items = list(boundary.messages)
+    history.lines = boundary.line_count
     history.queued = dict(boundary.queued)
-    history.owes_answer, history.interrupted = boundary.owes_answer, boundary.interrupted
+    history.owes_answer = boundary.owes_answer
+    history.interrupted = boundary.interrupted
 
 
 def _apply_prefix_line(line: bytes, history: History, path: Path) -> None:

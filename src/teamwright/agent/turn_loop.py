@@ -140,7 +140,8 @@ class _TurnProgress(Struct):
         self.usage += answer.usage
         if agent.model_calls_left is not None:
             agent.model_calls_left -= 1
-        calls, words = tool_calls(content), message_text(content)
+        calls = tool_calls(content)
+        words = message_text(content)
         if words:
             self.text = self.text + words if self.continues else words
         self.continues = end is AnswerEnd.LENGTH and not calls

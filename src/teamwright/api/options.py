@@ -333,7 +333,8 @@ def refuse_unknown(options: Mapping[str, object], known: Sequence[str]) -> None:
     unknown = sorted(set(options) - set(known))
     if not unknown:
         return
-    close, instead = nearest(unknown[0], known), SDK_OPTIONS.get(unknown[0], "")
+    close = nearest(unknown[0], known)
+    instead = SDK_OPTIONS.get(unknown[0], "")
     if instead.partition("=")[0] not in known and "Team." not in instead:
         instead = ""
     raise UsageError(

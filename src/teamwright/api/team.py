@@ -388,7 +388,8 @@ class Team(Generic[OutputT]):
             else:
                 await session.finish(keep=True)
         finally:
-            running.left, self._run = True, None
+            running.left = True
+            self._run = None
             await self._stack.__aexit__(kind, error, trace)
 
     async def suspend(self) -> None:

@@ -62,7 +62,8 @@ class ExternalMemberPermissions(Struct):
 
     def note_joined(self, member: str, /) -> None:
         """Ask again for requests from before this process led the team, and send answers that were not delivered."""
-        team, incarnation = self.team, bound_incarnation(self.team, member)
+        team = self.team
+        incarnation = bound_incarnation(team, member)
         if not team.exists:
             return
         with suppress(TeamwrightError):
@@ -104,7 +105,8 @@ class ExternalMemberPermissions(Struct):
 
     def _noted(self, member: str, request: PermissionRequest) -> bool:
         """Store the request and return True when it is new. A request that cannot be stored is asked all the same."""
-        box, id = self.team.requests, self._row(member, request)
+        box = self.team.requests
+        id = self._row(member, request)
         with suppress(TeamwrightError, TypeError, ValueError):
             if box.get(id) is not None or box.get_retired(id) is not None:
                 return False
@@ -260,7 +262,9 @@ def _whole_file(tool_input: Input) -> Description | None:
 
 
 def _replacement(tool_input: Input) -> Description | None:
-    path, old, new = tool_input.get("file_path"), tool_input.get("old_string"), tool_input.get("new_string")
+    path = tool_input.get("file_path")
+    old = tool_input.get("old_string")
+    new = tool_input.get("new_string")
     if not isinstance(path, str) or not isinstance(old, str) or not isinstance(new, str):
         return None
     keys = {"file_path", "old_string", "new_string"}

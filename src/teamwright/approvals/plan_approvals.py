@@ -63,7 +63,8 @@ class PlanApprovals(Struct):
 
         `led_externally`: the lead of an external team approves plans, not the approver in the settings.
         """
-        self.who, self.timeout_s = settings.plan_approval, timeout_s
+        self.who = settings.plan_approval
+        self.timeout_s = timeout_s
         self.origin = settings.origins.get("plan_approval", "")
         if self.who not in APPROVERS:
             raise UsageError(
@@ -155,7 +156,8 @@ class PlanApprovals(Struct):
         """Approve a plan by the setting: record a request that is answered at once, and emit a notice."""
         from teamwright.teams.plan_approval import answer_plan, submit_plan
 
-        team, why = self.team, f"the setting plan_approval is {AUTO} ({self.origin})"
+        team = self.team
+        why = f"the setting plan_approval is {AUTO} ({self.origin})"
         teammate = team.find_in_process(member) if team is not None and member != LEAD else None
         if team is None or teammate is None:
             mode.leave(
@@ -207,7 +209,8 @@ class PlanApprovals(Struct):
 
     def watch(self, request: Mapping[str, Any]) -> None:
         """Watch this plan until it is answered: ask a person, or let the lead's time run."""
-        id, team = str(request["id"]), self.team
+        id = str(request["id"])
+        team = self.team
         beyond = team is not None and str(request["requester"]).lower() in team.external.external_names
         if id in self._watched or (request.get("target") == POLICY_APPROVER and not beyond):
             return

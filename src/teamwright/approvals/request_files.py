@@ -141,7 +141,8 @@ class RequestFiles(Struct):
             parsed = parse_request(body)
             if parsed is None or parsed[1] == self.lead_process:
                 continue
-            id, cut_off = parsed[0].id, RequestAnswer(verdict="deny", text=CUT_OFF, by="cancelled")
+            id = parsed[0].id
+            cut_off = RequestAnswer(verdict="deny", text=CUT_OFF, by="cancelled")
             with suppress(TeamRefused):
                 box.answer(id, answer_body(cut_off, cut_off.by))
             counts = self.answer_in(box, id) or cut_off

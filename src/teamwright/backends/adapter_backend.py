@@ -109,7 +109,8 @@ class AdapterBackend:
 
     async def close(self, location: Location) -> None:
         """Close the location if it is proved to be ours, and stop its processes; the rest as `Backend.close`."""
-        family, trouble = process_tree(location), None
+        family = process_tree(location)
+        trouble = None
         self._open_locations = [one for one in self._open_locations if one.facts["mark"] != location.facts["mark"]]
         try:
             if await self._is_ours(location):

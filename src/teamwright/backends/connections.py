@@ -165,7 +165,8 @@ class MemberConnections:
         """Forward the state of another member to every member process."""
         if not self._wires or not isinstance(event, _FORWARDED_EVENTS):
             return
-        payload, is_followed = to_json(event), _is_followed_by_remote_members(event)
+        payload = to_json(event)
+        is_followed = _is_followed_by_remote_members(event)
         replaces = f"state of {event.member}" if isinstance(event, MemberChanged) else ""
         for process, wire in self._wires.items():
             if process.name != event.member and not (process.is_remote and is_followed):
@@ -210,7 +211,8 @@ class MemberConnections:
 
         While members are resumed one after another, the next connection waits for its turn.
         """
-        token, changed = str(arguments.get("token")), self.team.changed
+        token = str(arguments.get("token"))
+        changed = self.team.changed
         while token not in self._expected and str(arguments.get("name")).lower() in self.team.resuming:
             changed.clear()
             await changed.wait()
@@ -326,7 +328,8 @@ class _Connection:
             return
         match name:
             case "event":
-                past, facts = bool(arguments.get("past")), arguments.get("facts")
+                past = bool(arguments.get("past"))
+                facts = arguments.get("facts")
                 exchange.receive_event(process, int(arguments["n"]), arguments["event"], facts=facts, is_past=past)
             case "live":
                 exchange.emit_live(arguments["event"])

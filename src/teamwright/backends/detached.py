@@ -74,7 +74,8 @@ class DetachedBackend:
 
     def __init__(self, folder: Path, *, start_s: float = _START_S, end_s: float = _END_S) -> None:
         self._folder = folder
-        self._start_s, self._end_s = start_s, end_s
+        self._start_s = start_s
+        self._end_s = end_s
         self._children: dict[int, _Child] = {}
 
     async def open(self, launch: Launch) -> Location:
@@ -150,7 +151,8 @@ class DetachedBackend:
             setsigmask=[],
         )
         start = process_start(pid)
-        process, child = WatchedProcess.open(pid), _Child(pid, start, handover.fail)
+        process = WatchedProcess.open(pid)
+        child = _Child(pid, start, handover.fail)
         self._children[pid] = child
         if process is None:
             os.waitpid(pid, 0)

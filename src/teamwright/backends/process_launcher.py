@@ -148,7 +148,8 @@ class ProcessLauncher:
         self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack
     ) -> Teammate:
         """Resume in this process a member that had a separate process."""
-        team, home = self.team, Location(IN_PROCESS, IN_PROCESS)
+        team = self.team
+        home = Location(IN_PROCESS, IN_PROCESS)
         await save_location(team.state, member.name, None)
         await change_entry(team, member.name, set_location(home))
         member = replace(member, backend_type=IN_PROCESS, pane_id=IN_PROCESS)

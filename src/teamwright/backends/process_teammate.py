@@ -181,7 +181,8 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
 
     def connect(self, wire: IpcConnection, pid: int, status: Mapping[str, Any]) -> None:
         """Attach the connection of its process. `status` is the state that the process reports."""
-        self.wire, self.pid = wire, pid
+        self.wire = wire
+        self.pid = pid
         self.disconnected.clear()
         if status:
             self._take_status(status)
@@ -205,7 +206,9 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
         """Handle the end of the connection, which is the end of the process: it reconnects only after its lead was
         gone.
         """
-        self.wire, self.is_resting, self.process_commands = None, False, ()
+        self.wire = None
+        self.is_resting = False
+        self.process_commands = ()
         self.disconnected.set()
         self.ready.set()
         self.team_changed.set()

@@ -60,7 +60,9 @@ class InvalidAdapter(Exception):
 
     def __init__(self, key: str, what: str, do: str = "") -> None:
         super().__init__(what)
-        self.key, self.what, self.do = key, what, do
+        self.key = key
+        self.what = what
+        self.do = do
 
 
 class IdSource(Struct, frozen=True):

@@ -556,7 +556,9 @@ async def _value(server: TmuxServer, window: str, option: str, *, inherited: boo
 
 def _escape_branch(style: str) -> str:
     """Return the style, which may contain formats, as a branch of a condition: commas between parts are escaped."""
-    out, depth, previous = "", 0, ""
+    out = ""
+    depth = 0
+    previous = ""
     for letter in style:
         if letter == "{" and previous == "#":
             depth += 1

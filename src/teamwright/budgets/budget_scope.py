@@ -105,7 +105,9 @@ class Scope(Struct):
 
     def hold(self, call: Estimate) -> ReservedAmount:
         """Reserve what the call may use, and no more than is left."""
-        caps, tokens, usd = self.budget, call.tokens_in + call.tokens_out, call.usd
+        caps = self.budget
+        tokens = call.tokens_in + call.tokens_out
+        usd = call.usd
         if caps.tokens is not None:
             tokens = min(tokens, caps.tokens - self.tokens - self.held_tokens)
         if caps.usd is not None:
@@ -127,7 +129,8 @@ class Scope(Struct):
         return self._refusal(limit)
 
     def _refusal(self, limit: str) -> BudgetRefusal:
-        caps, of = self.budget, f" of {self.whose}" if self.whose else ""
+        caps = self.budget
+        of = f" of {self.whose}" if self.whose else ""
         used, left = {
             "money": (f"{self.usd:.4f} of {caps.usd or 0:.4f} USD are used", self.usd < (caps.usd or 0)),
             "tokens": (f"{self.tokens:,} of {caps.tokens or 0:,} tokens are used", self.tokens < (caps.tokens or 0)),

@@ -125,9 +125,11 @@ class BudgetTracker:
     @property
     def with_subagents(self) -> dict[str, Usage]:
         """The usage of the lead and of each member, sub-agents included: it adds up to `total`."""
-        accounts, used = self.books.agents, dict[str, Usage]()
+        accounts = self.books.agents
+        used = dict[str, Usage]()
         for name, account in accounts.items():
-            owner, seen = name, {name}
+            owner = name
+            seen = {name}
             while (above := accounts[owner].caller if owner in accounts else "") and above not in seen:
                 owner = above
                 seen.add(owner)
@@ -173,7 +175,8 @@ class BudgetTracker:
         scope = self._agents.get(agent.lower())
         if scope is None:
             raise UsageError("usage", f"there is no member {agent[:60]!r} to give a budget to", note="nothing changed")
-        scope.budget, scope.hit = budget.with_defaults(scope.budget), ""
+        scope.budget = budget.with_defaults(scope.budget)
+        scope.hit = ""
         self.released()
         return scope.budget
 
@@ -293,7 +296,8 @@ class BudgetTracker:
 
     def _cap(self, task: TaskInfo) -> bool:
         """Take over a task's caps. Return True when they differ from its former ones."""
-        scope, caps = self._tasks.get(task.id), _caps_of(task)
+        scope = self._tasks.get(task.id)
+        caps = _caps_of(task)
         if scope is None:
             if caps:
                 scope = self._tasks[task.id] = Scope(f"task #{task.id}", caps)
@@ -301,7 +305,8 @@ class BudgetTracker:
                 for books in (self._before(), self.books):
                     scope.add(books.tasks.get(key, Usage()))
         elif scope.budget != caps:
-            scope.budget, scope.hit = caps, ""
+            scope.budget = caps
+            scope.hit = ""
             self.released()
             return True
         return False

@@ -76,7 +76,8 @@ class SavedTotals(Struct):
 
 def load_totals(log: Path) -> SavedTotals:
     """Return the totals of the whole log. Reads the saved file and newer events, and saves the file again."""
-    path, last = log.with_name(NAME), last_number(log)
+    path = log.with_name(NAME)
+    last = last_number(log)
     sums = _read(path)
     if sums.n > last:
         sums = SavedTotals()  # the file belongs to another log

@@ -93,7 +93,8 @@ class AgentMeter:
         got = await self.budget_tracker.reserve(scopes, call, self.agent, self._owner)
         if isinstance(got, BudgetRefusal):
             return got
-        self._hold, self._sent = got, (card, call.tokens_in)
+        self._hold = got
+        self._sent = (card, call.tokens_in)
         return None
 
     async def charge(self, usage: Usage) -> BudgetRefusal | None:
@@ -104,17 +105,16 @@ class AgentMeter:
         hold, self._hold = self._hold, None
         if hold is None:
             return ""
-        reply, lost = (
-            (answer if isinstance(answer, Reply) else None),
-            NO_USAGE if answer is None else answer.failed_usage,
-        )
+        reply = answer if isinstance(answer, Reply) else None
+        lost = NO_USAGE if answer is None else answer.failed_usage
         hold.settle(self._counted(reply) + lost if reply is not None else lost if lost.requests else None)
         if lost.requests:
             self._book(lost, reply.model if reply is not None else self._wire, failed=True)
         if reply is None:
             return self._task if lost.requests else ""
         usage = reply.usage
-        self._known, self._context = self._sent_items, usage.tokens
+        self._known = self._sent_items
+        self._context = usage.tokens
         self._cached = usage.prompt_tokens if usage.cache_read or usage.cache_write else 0
         self._at = monotonic()
         self._book(usage, reply.model)
@@ -176,7 +176,8 @@ class AgentMeter:
 
     def _estimate(self, request: Request, card: ModelCard) -> Estimate:
         fresh = self._fresh(request)
-        known, warm = self._context, self._cached if monotonic() - self._at < CACHE_S else 0
+        known = self._context
+        warm = self._cached if monotonic() - self._at < CACHE_S else 0
         read = min(warm, known)
         prompt = price_usage(card, Usage(input_tokens=known - read + fresh, cache_read=read))
         new = known - read + fresh

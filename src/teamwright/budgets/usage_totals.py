@@ -126,7 +126,9 @@ class UsageTotals(Struct):
 
     def _begin_incarnation(self, account: Account, number: int) -> None:
         if number > account.incarnation:
-            account.incarnation, account.incarnation_usage, account.incarnation_calls = number, NO_USAGE, 0
+            account.incarnation = number
+            account.incarnation_usage = NO_USAGE
+            account.incarnation_calls = 0
 
 
 _KINDS = (b'"model_call_ended"', b'"round_ended"', b'"team_changed"', b'"member_changed"', b'"task_changed"')

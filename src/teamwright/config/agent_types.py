@@ -174,7 +174,8 @@ class AgentTypes(Struct):
                 what = f"the agent type {entry.source.name} is defined by this repository, which is not trusted with it"
                 do = ["teamwright trust shows and trusts it", "--trust takes it for one run"]
             else:
-                what, do = f"the agent type {entry.source.name} cannot be used: {entry.source.problem}", ["correct it"]
+                what = f"the agent type {entry.source.name} cannot be used: {entry.source.problem}"
+                do = ["correct it"]
             raise UsageError("usage", what, looked_at=[("file", entry.source.file)], do=do, note="nothing was started")
 
     def warnings(self) -> tuple[str, ...]:
@@ -311,7 +312,9 @@ def read_file(
 def _read(
     path: Path, source: str, prefix: str, variables: tuple[tuple[str, str], ...], _seen: tuple[int, ...]
 ) -> FoundDefinition:
-    name, file, digest = prefix + default_name(path), str(path), ""
+    name = prefix + default_name(path)
+    file = str(path)
+    digest = ""
     try:
         content = read_plain(path, MAX_BYTES)
         digest = hashlib.sha256(content).hexdigest()
@@ -491,7 +494,8 @@ def _text(rows: Sequence[_Row], longest: int, named: Sequence[_Row] = ()) -> str
 
 
 def _fitting(names: Sequence[str]) -> str:
-    left, count = NAMES_BYTES - 60, 0
+    left = NAMES_BYTES - 60
+    count = 0
     for name in names:
         left -= _size(name) + 2
         if left < 0:

@@ -115,7 +115,8 @@ class _PluginReader:
     """A reader of one plugin."""
 
     def __init__(self, source: PluginSource) -> None:
-        self.source, self.path = source, source.path
+        self.source = source
+        self.path = source.path
         self.file = self.path / MANIFEST
         manifest = {} if source.is_whole else self._object(self.file, "plugin.json") or {}
         self.fields: dict[str, Any] = {**source.entry, **manifest}
@@ -421,7 +422,8 @@ def digest_of(directory: Path) -> str:
     parts = hashlib.sha256()
     for path, relative in _files(directory):
         if path.is_symlink():
-            kind, content = "link", os.readlink(path).encode("utf-8", "surrogateescape")
+            kind = "link"
+            content = os.readlink(path).encode("utf-8", "surrogateescape")
         else:
             kind = "program" if path.stat().st_mode & stat.S_IXUSR else "file"
             content = hashlib.sha256(path.read_bytes()).digest()
@@ -431,7 +433,9 @@ def digest_of(directory: Path) -> str:
 
 def _files(base: Path) -> Iterator[tuple[Path, str]]:
     """Yield the files of a plugin in a stable order, each with its name below the directory."""
-    real, count, size = Path(os.path.realpath(base)), 0, 0
+    real = Path(os.path.realpath(base))
+    count = 0
+    size = 0
     for directory, below, files in os.walk(base):
         below[:] = sorted(name for name in below if name != ".git")
         links = [name for name in below if os.path.islink(os.path.join(directory, name))]

@@ -69,7 +69,9 @@ def hook_files(root: Path, hook: HookSpec) -> RunFiles:
 def server_files(root: Path, entry: object) -> RunFiles:
     """Return the files of the repository that the entry of an MCP server would run or names."""
     fields = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else dict[str, Any]()
-    place, env, args = fields.get("cwd"), fields.get("env"), fields.get("args")
+    place = fields.get("cwd")
+    env = fields.get("env")
+    args = fields.get("args")
     bases = [root, root / place] if isinstance(place, str) else [root]
     words = [fields.get("command"), *(cast("list[Any]", args) if isinstance(args, list) else [])]
     argv = [word for word in words if isinstance(word, str)]

@@ -449,7 +449,8 @@ class _TeamFileReader(Struct, frozen=True):
     def known(self, raw: Mapping[str, Any], keys: Sequence[str], where: Sequence[str]) -> None:
         for name in raw:
             if name not in keys:
-                near, known = nearest(name, keys), f"{name[:60]!r} is not known here"
+                near = nearest(name, keys)
+                known = f"{name[:60]!r} is not known here"
                 raise self.wrong((*where, name), known if near else f"{known} (keys: {', '.join(keys)})", near)
 
     def values(self, raw: Mapping[str, Any], kinds: Mapping[str, KeyKind], where: Sequence[str]) -> dict[str, Any]:

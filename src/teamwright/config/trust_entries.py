@@ -188,7 +188,9 @@ def hook_entry(layer: SettingsLayer, root: Path, hook: HookSpec) -> TrustEntry:
     """Return the entry of one hook. Its digest covers the hook and the repository's files that it runs, and all of
     `hooks/` beside the settings file.
     """
-    name, beside, found = hook.name, layer.path.parent / "hooks", hook_files(root, hook)
+    name = hook.name
+    beside = layer.path.parent / "hooks"
+    found = hook_files(root, hook)
     parts = ["hook", name, repr(hook.timeout_s), _tree_digest(beside) if beside.is_dir() else ""]
     parts += [*run_digests(root, found), "sandbox" if hook.is_confined else ""]
     parts += [word for word, holds in (("async", hook.detached), ("wakes", hook.wakes)) if holds]
@@ -322,7 +324,8 @@ def _asset_entry(root: Path, kind: SkillKind, place: str, path: Path) -> TrustEn
             kind, path.stem, file, _digest(["it leads out of the repository"]), "used", f"{kind}: {path.stem}"
         )
     texts = list(_texts(kind, path))
-    does, runs = describe_effects(texts), skill_files(root, texts)
+    does = describe_effects(texts)
+    runs = skill_files(root, texts)
     summary = f"{kind}: {path.stem}" + (f"; {does}" if does else "")
     digest = asset_digest(root, path, runs)
     return TrustEntry(kind, path.stem, file, digest, "used", summary, "allows: " in does, runs)
@@ -336,7 +339,8 @@ def _imports(root: Path, compat: bool) -> Iterator[TrustEntry]:
     from teamwright.agent.instructions import outside_texts
 
     for named_by, text in dict.fromkeys(outside_texts(root, compat)):
-        file, name = _relative(named_by, root), str(text)
+        file = _relative(named_by, root)
+        name = str(text)
         yield TrustEntry(IMPORT, name, file, _digest([IMPORT, name, file]), "used", f"instructions from {name}")
 
 

@@ -34,7 +34,8 @@ def make_shelf(
         return SkillCatalog()
     skills: list[SkillDefinition] = []
     problems: list[str] = []
-    own, theirs = user_places(home, settings.compat), repository_places(trust, settings.compat)
+    own = user_places(home, settings.compat)
+    theirs = repository_places(trust, settings.compat)
     known = {os.path.realpath(place.directory) for place in own}
     parts = [place for plugin in plugins for place in plugin_places(plugin, home)]
     for place in (*own, *(one for one in theirs if os.path.realpath(one.directory) not in known), *parts):
@@ -43,7 +44,8 @@ def make_shelf(
         problems += found.problems
     used = [skill for skill in skills if skill.name.lower() not in settings.skills_off]
     variables = dict.fromkeys(PROJECT_DIRECTORY, str(trust.root)) | ({"CLAUDE_SESSION_ID": session} if session else {})
-    changed, untrusted = partial(_changed, trust), _untrusted(settings, trust)
+    changed = partial(_changed, trust)
+    untrusted = _untrusted(settings, trust)
     return SkillCatalog(tuple(used), tuple(problems), changed, untrusted, variables)
 
 
@@ -79,7 +81,9 @@ def repository_places(trust: TrustState, compat: bool) -> list[SkillDirectory]:
 
 def plugin_places(plugin: Plugin, home: Home) -> list[SkillDirectory]:
     """Return the directories of a plugin, whose names begin with the plugin's name. One may be a single file."""
-    label, prefix, variables = f"plugin {plugin.name}", f"{plugin.name}:", plugin_variables(plugin, home)
+    label = f"plugin {plugin.name}"
+    prefix = f"{plugin.name}:"
+    variables = plugin_variables(plugin, home)
     kinds: list[tuple[SkillKind, tuple[Path, ...]]] = [("skill", plugin.skills), ("command", plugin.commands)]
     found: list[SkillDirectory] = []
     for kind, places in kinds:

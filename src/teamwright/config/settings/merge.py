@@ -262,7 +262,8 @@ class SettingsMerge:
             if not self.is_allowed(layer, name, text, text, at):
                 continue
             try:
-                own, trusted = layer.origin.by_user, layer.origin.of_repository and self.trust.trusted
+                own = layer.origin.by_user
+                trusted = layer.origin.of_repository and self.trust.trusted
                 found = parse_rules([text], _VERDICTS[name], str(layer.path), self.trust.root, own, trusted)
             except UsageError as problem:
                 self.bad_rule(layer, name, problem)

@@ -51,7 +51,8 @@ class SettingPart(Struct):
 
     def set_state(self, state: State, why: str = "") -> None:
         """Record that the part is not used, and why."""
-        self.state, self.why = state, why
+        self.state = state
+        self.why = why
 
 
 class SettingParts(Struct):

@@ -115,7 +115,8 @@ class Database:
             there: datetime = await self.read(lambda connection: connection.fetchval("select clock_timestamp()"))
             took = datetime.now(UTC) - before
             if took < best:
-                best, self._ahead = took, there - (before + took / 2)
+                best = took
+                self._ahead = there - (before + took / 2)
 
     def now(self) -> datetime:
         """Return the time of the server's clock, which orders the changes of all machines."""

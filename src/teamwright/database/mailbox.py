@@ -64,7 +64,9 @@ class DatabaseMailbox:
 
     async def _store(self, connection: Connection, entry: InboxEntry, *, runtime: bool) -> None:
         """Store the entry behind the quota; senders to one mailbox wait for each other."""
-        here, body, quiet = (self._team, self._reader), entry.encode(), is_contentless(entry.text)
+        here = (self._team, self._reader)
+        body = entry.encode()
+        quiet = is_contentless(entry.text)
         if self._session is None:
             await self._require_team(connection)
         await connection.execute("select pg_advisory_xact_lock(lease_key('mail/' || $1 || '/' || $2))", *here)

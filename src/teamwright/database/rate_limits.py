@@ -62,7 +62,8 @@ class SharedRateLimits:
 
     async def _follow(self, credential: str, limiter: RateLimiter) -> None:
         """Exchange the state after each change, here or on another machine, until this process is fenced out."""
-        changed, loop = asyncio.Event(), asyncio.get_running_loop()
+        changed = asyncio.Event()
+        loop = asyncio.get_running_loop()
         changed.set()
 
         def note_change() -> None:

@@ -130,7 +130,8 @@ class SessionFiles:
         """Ship the requests of the team in this directory too; empty: the team was deleted, and they are removed."""
         if not directory and self._team:
             shutil.rmtree(RequestStore.of_team(self._home, self._team).directory, ignore_errors=True)
-        self._team, self._knows_team = directory, True
+        self._team = directory
+        self._knows_team = True
 
     async def begin(self, connection: Connection, cwd: str) -> None:
         """Record the session and its machine, and read what the database has of it."""
@@ -147,7 +148,8 @@ class SessionFiles:
         """Return the bytes that the database does not have. Costs one look at each file. Raises StorageError."""
         found: list[ShippedChange] = []
         for path in self._paths():
-            mark, known = _mark(path), self._shipped.get(name := self._name(path))
+            mark = _mark(path)
+            known = self._shipped.get(name := self._name(path))
             if mark is not None and (known is None or known.mark != mark):
                 change = (_new_lines if path.suffix == GROWING else _new_content)(path, name, mark, known)
                 found += [change] if change is not None else []
@@ -259,7 +261,8 @@ class SessionFiles:
                 self.locate(name).unlink(missing_ok=True)
                 del self._shipped[name]
         for name in sorted(there.keys() - self._shipped.keys(), key=_is_answer):
-            path, row = self.locate(name), there[name]
+            path = self.locate(name)
+            row = there[name]
             if _mark(path) is not None:
                 continue  # it is shipped with the next write
             mark = None

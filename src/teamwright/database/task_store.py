@@ -138,7 +138,8 @@ class DatabaseTaskStore:
         self, rows: TaskRows, actor: Actor, settle_ms: int, lock: str, *, locks_list: bool
     ) -> ClaimAttempt:
         """Claim the first free task that fits; `lock` says what happens at a task that another process has locked."""
-        at, later = 0, set[int]()
+        at = 0
+        later = set[int]()
         while found := await rows.connection.fetch(_FREE, self._list, at, _CANDIDATES):
             candidates = [(parse(row), int(row["changed_at"].timestamp() * 1000)) for row in found]
             creators = {task.draft.by for task, _ in candidates if task.draft is not None}
@@ -307,7 +308,8 @@ class DatabaseTaskFollower:
         if not self._is_open:
             return {}
         for row in found:
-            before, after = self._known.get(row.task.id), row.task
+            before = self._known.get(row.task.id)
+            after = row.task
             self._known[after.id] = after
             is_others = row.process != self._database.origin
             if before != after and is_others and (before is not None or row.changed_at > self._since):

@@ -184,7 +184,8 @@ def order_topic(id: int) -> str:
 
 def misfits(order: StartOrder, worker: WorkerStatus) -> list[str]:
     """Return each reason why the worker does not fit the order, as a clause; empty when it fits."""
-    offer, found = worker.offer, list[str]()
+    offer = worker.offer
+    found = list[str]()
     if not worker.is_alive:
         return ["it is not running"]
     if offer.version != order.version:

@@ -160,7 +160,8 @@ def _take(edits: EditJournal, line: bytes) -> None:
         elif "undo" in fields:
             _undo_begun(edits, fields)
         elif "undone" in fields:
-            edits.undos[str(fields["undone"])].ended, edits.cut_off = True, None
+            edits.undos[str(fields["undone"])].ended = True
+            edits.cut_off = None
         elif "accepted" in fields:
             edits.accepted[str(fields["accepted"])] = str(fields["at"])
         elif "prompt" in fields and edits.prompts[-1].id != fields["prompt"]:

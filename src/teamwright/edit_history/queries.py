@@ -59,7 +59,8 @@ def session_changes(place: HistoryLocation, member: str | None = None) -> Sessio
     The changes of a member with a worktree are those against the integration branch. The files are an iterator. Raises
     UnknownMember, StorageError, WorktreeRefused, CannotStart.
     """
-    edits, owners = read_journal(place.history), subagent_owners(place)
+    edits = read_journal(place.history)
+    owners = subagent_owners(place)
     if member and place.home is not None and place.home.worktrees.is_dir():
         from teamwright.edit_history.worktree_diff import WorktreeDiff, find_worktree  # not loaded without worktrees
 

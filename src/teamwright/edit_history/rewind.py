@@ -214,7 +214,8 @@ def fork_session(place: HistoryLocation, number: int | None = None, wanted_id: s
     if header is None:
         raise CannotStart("damaged-file", f"session {place.session[:8]} has no conversation to continue")
     edits = read_journal(place.history)
-    prompts, before = edits.current_prompts, None
+    prompts = edits.current_prompts
+    before = None
     offset = place.transcript.stat().st_size
     if number is not None:
         before = find_prompt(place, edits, number)
@@ -249,7 +250,8 @@ async def prepare_resume(options: Options) -> Options:
     await complete_rewind_of(options)
     if not options.fork or options.resume is None:
         return options
-    home, cwd = find_home(options.home), Path(os.path.realpath(options.cwd))
+    home = find_home(options.home)
+    cwd = Path(os.path.realpath(options.cwd))
     view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
     if view.damaged:
         raise CannotStart("damaged-file", f"session {view.id[:8]} cannot be continued: {view.damaged}")

@@ -129,7 +129,8 @@ async def _open_session_access(session: Session) -> AsyncGenerator[SavedTeamAcce
 
 def _review(access: SavedTeamAccess, place: HistoryLocation) -> TeamReview:
     home = access.home
-    edits, owners = read_journal(place.history), subagent_owners(place)
+    edits = read_journal(place.history)
+    owners = subagent_owners(place)
     tasks = _tasks(home, place)
     costs = {row.name: row for row in cost_of(home, Path(place.cwd), place.session).members}
     names = [LEAD_ALIAS, *_roster(home, place), *costs, *(task.owner for task in tasks if task.owner)]
@@ -185,7 +186,9 @@ def _cost(row: CostRow | None) -> tuple[int, int, float | None]:
     """Return model calls, tokens and cost of a member with its sub-agents."""
     if row is None:
         return 0, 0, 0.0
-    calls, tokens, usd = row.model_calls, row.usage.tokens, row.usd
+    calls = row.model_calls
+    tokens = row.usage.tokens
+    usd = row.usd
     for below in map(_cost, row.below):
         calls, tokens = calls + below[0], tokens + below[1]
         usd = None if usd is None or below[2] is None else usd + below[2]

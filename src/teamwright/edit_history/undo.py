@@ -349,10 +349,13 @@ def plan_undo(edits: EditJournal, history: Path, by: Sequence[str] = (), left: C
     An undo that a kill interrupted is completed first. Returns None when there is nothing to undo.
     """
     if (cut_off := edits.cut_off) is not None:
-        number, by, selected = cut_off.prompt, cut_off.by, set(cut_off.paths)
+        number = cut_off.prompt
+        by = cut_off.by
+        selected = set(cut_off.paths)
         left = {*cut_off.left, *left}
     else:
-        number, selected = _newest(edits, by), set[str]()
+        number = _newest(edits, by)
+        selected = set[str]()
         if number is None:
             return None
     paths = [path for path in edits.changes if not selected or path in selected or path in left]
@@ -364,9 +367,14 @@ def plan_rewind(edits: EditJournal, history: Path, number: int, scope: Scope) ->
     """Return the plan of a rewind to the time before the prompt with this number. Files that must not be touched are
     left, with the reason in `refused`. A rewind that a kill interrupted is completed instead.
     """
-    last, undo, paths = edits.prompts[-1].number, edits.cut_off, list(edits.changes)
+    last = edits.prompts[-1].number
+    undo = edits.cut_off
+    paths = list(edits.changes)
     if undo is not None and undo.scope:
-        number, last, scope, paths = undo.prompt, undo.last, undo.scope, [*undo.paths, *undo.left]
+        number = undo.prompt
+        last = undo.last
+        scope = undo.scope
+        paths = [*undo.paths, *undo.left]
     else:
         undo = None
     if scope == "conversation":

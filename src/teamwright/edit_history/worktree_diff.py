@@ -47,7 +47,8 @@ class WorktreeDiff(Struct, frozen=True):
         """Find the base. Raises WorktreeRefused, CannotStart."""
         start = Path(record.repository)
         git = RepositoryGit.open(start, TrustStore.load(home).verdict(start).trusted_git)
-        head, base = git.commit_of("HEAD", record.tree), record.base
+        head = git.commit_of("HEAD", record.tree)
+        base = record.base
         integrated = integrated_commits(git, record)
         for commit in integrated:
             common = git.call("merge-base", head, commit).output.strip()

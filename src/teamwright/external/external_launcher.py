@@ -90,7 +90,8 @@ class ExternalLauncher:
         return kind
 
     async def start(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        team, start = self.team, self.commands.build_start(member, incarnation)
+        team = self.team
+        start = self.commands.build_start(member, incarnation)
         stranger = self._make_member(member, incarnation, self._backends[member.backend_type or ""])
         stranger.reported_mode = start.mode
         if team.closing:

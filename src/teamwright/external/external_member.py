@@ -45,7 +45,9 @@ class InboxSigns(Struct):
             unread = frozenset(_entry_id(entry) for entry in self.mailbox.entries() if not entry.read)
         except StorageError:
             return False, frozenset()
-        read_ids, self.unread, self._mark = self.unread - unread, unread, now
+        read_ids = self.unread - unread
+        self.unread = unread
+        self._mark = now
         return True, read_ids
 
 
@@ -264,7 +266,8 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
             return
         words = "" if self.end_cause else await self._shown_output()
         cause = self.end_cause or f"its program ended without a message{words}"
-        failed, self.end_cause = not self.end_cause, cause
+        failed = not self.end_cause
+        self.end_cause = cause
         await self.terminate(0)
         self.transition(LifecycleEvent.FAILED if failed else LifecycleEvent.LEFT, cause)
         await self.report_end(self.name, f"failed: {cause}" if failed else cause)
@@ -327,7 +330,9 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
 
     def _set_resting(self) -> None:
         self._count_unseen_turn()
-        self._in_turn, self._took_mail, self._said_idle = False, False, True
+        self._in_turn = False
+        self._took_mail = False
+        self._said_idle = True
         self._update_state()
         self._rest_after(REST_AFTER_S)
 
@@ -343,14 +348,16 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
             return
         if not self.inbox_signs.unread:
             self._count_unseen_turn()
-        self._in_turn, self._active = False, False if self._active else self._active
+        self._in_turn = False
+        self._active = False if self._active else self._active
         self._update_state()
         self.is_resting = not self.inbox_signs.unread and self.state is not MemberState.STOPPING
         self.team_changed.set()
 
     def _update_state(self) -> None:
         """Take a lifecycle step when the known signs indicate another state."""
-        busy, self.last_active_ms = self._in_turn, now_ms()
+        busy = self._in_turn
+        self.last_active_ms = now_ms()
         if busy and self.state in {MemberState.IDLE, MemberState.AWAITING}:
             self.turns += 1
             self.transition(LifecycleEvent.WOKEN)

@@ -87,7 +87,8 @@ class LeadMail(Struct):
     # ── stop requests ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _handle_stop_request(self, entry: InboxEntry, message: ShutdownRequest) -> InboxEntry:
-        id, (_, _, to) = message.request_id, message.request_id.partition("@")
+        id = message.request_id
+        _, _, to = id.partition("@")
         written = parse_iso_ms(entry.timestamp or "") or parse_iso_ms(message.timestamp)
         if (to and to.lower() != self.name.lower()) or (written is not None and written < self.since_ms):
             self._report(f"{id} is not a request to this run of {self.name}: it has no effect", "info")
@@ -102,7 +103,9 @@ class LeadMail(Struct):
     # ── plans ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _handle_plan_answer(self, entry: InboxEntry, message: PlanApprovalResponse) -> InboxEntry:
-        id, box, teammate = message.request_id, self.team.requests, self.team.find_in_process(self.name)
+        id = message.request_id
+        box = self.team.requests
+        teammate = self.team.find_in_process(self.name)
         request = box.get(id)
         if request is None or teammate is None or not is_plan_of(request, self.name, teammate.incarnation):
             return entry
@@ -191,7 +194,9 @@ class LeadPresence:
         on_gone: Callable[[str], None],
         process: WatchedProcess | None = None,
     ) -> None:
-        self._mailbox, self._grace_s, self._on_gone = mailbox, grace_s, on_gone
+        self._mailbox = mailbox
+        self._grace_s = grace_s
+        self._on_gone = on_gone
         self._pid = 0
         self._process: WatchedProcess | None = None
         self._stop_watch: Callable[[], object] = _stop_nothing
@@ -239,7 +244,8 @@ class LeadPresence:
         if self._grace_timer is not None:
             self._grace_timer.cancel()
             self._grace_timer = None
-        self._pid, self._process = process.pid, process
+        self._pid = process.pid
+        self._process = process
         self._stop_watch = process.on_end(self._on_process_end)
 
     def _on_process_end(self) -> None:

@@ -261,7 +261,9 @@ class OwnRosterEntry:
     def __init__(self, team: SessionTeam, name: str, report: Callable[[str, str], None]) -> None:
         self.on_change: Callable[[TeamConfig | None], None] = _ignore_roster
         self.entry: RosterMember | None = None
-        self._team, self._name, self._report = team, name, report
+        self._team = team
+        self._name = name
+        self._report = report
         self._active: bool | None = None
         self._dirty = asyncio.Event()
         self._repairs: deque[float] = deque()

@@ -184,7 +184,8 @@ class RosterWatcher:
 
     def _is_ours(self, member: RosterMember) -> bool:
         """Return True when this process wrote the entry; the name alone is free again when its member has ended."""
-        team, lower = self._team, member.name.lower()
+        team = self._team
+        lower = member.name.lower()
         entry = team.external.own_entries.get(member.name)
         if entry is not None and entry.joined_at == member.joined_at:
             return True  # this runs for every entry of the roster each time a member joins

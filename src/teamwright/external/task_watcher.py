@@ -153,7 +153,8 @@ class TaskWatcher:
 
     async def _emit_changes(self) -> None:
         self._changes += self._uncertain.confirmed_changes()
-        count, freed = 0, False
+        count = 0
+        freed = False
         while self._changes:
             change = self._changes.pop(0)
             freed = _frees_task(change.after) or freed

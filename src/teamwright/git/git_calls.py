@@ -147,7 +147,9 @@ def run_git(cwd: Path, *args: str, timeout_s: float = 10.0, terms: GitCallOption
     entries = [entry for entry in git_entries(cwd) if entry not in terms.trusted]
     if entries:
         return GitResult(128, "", f"{NOT_CALLED}: {entries[0].name} ({entries[0].file})")
-    safe, command, env = 1 + len(GIT_SAFE_ARGS), git_argv(*args), git_env()
+    safe = 1 + len(GIT_SAFE_ARGS)
+    command = git_argv(*args)
+    env = git_env()
     try:
         off = person_switches(cwd, env, timeout_s)
     except UnclearSettings as problem:

@@ -89,8 +89,11 @@ class _Index:
 
     def _entries(self, count: int, prefixed: bool) -> int | None:
         """Read so many entries and return the offset after them, or None."""
-        content, size, end = self.content, self.size, self.end
-        at, previous = 12, b""
+        content = self.content
+        size = self.size
+        end = self.end
+        at = 12
+        previous = b""
         for number in range(count):
             flags = at + 40 + size
             name = flags + (4 if content[flags] & _EXTENDED else 2)
@@ -111,9 +114,11 @@ class _Index:
 
     def _extensions(self, at: int) -> bool:
         """Return True when the extensions match the entries that were read: git may start reading at their offsets."""
-        content, first = self.content, at
+        content = self.content
+        first = at
         while at + 8 <= self.end:
-            name, length = content[at : at + 4], int.from_bytes(content[at + 4 : at + 8], "big")
+            name = content[at : at + 4]
+            length = int.from_bytes(content[at + 4 : at + 8], "big")
             body = content[at + 8 : at + 8 + length]
             at += 8 + length
             if name == b"EOIE" and int.from_bytes(body[:4], "big") != first:
@@ -177,7 +182,9 @@ def survey_git(found: Discovery) -> GitSurvey:
 
 
 def _repository_entries(repository: GitRepository, files: SeenFiles) -> Iterator[GitEntry]:
-    git_dir, common, tree = repository.git_dir, repository.common, repository.tree
+    git_dir = repository.git_dir
+    common = repository.common
+    tree = repository.tree
     files.add(git_dir / "commondir")
     if not names_common_dir(git_dir):
         yield GitEntry(git_dir / "commondir", "a common directory that cannot be read", unreadable_digest())

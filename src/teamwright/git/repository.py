@@ -231,7 +231,8 @@ def _is_git_dir(directory: str) -> bool:
 def _repository(directory: str, git_dir: str) -> GitRepository:
     own = git_dir == directory or (git_dir == f"{directory}/.git" and not os.path.islink(git_dir))
     real = Path(git_dir if own else os.path.realpath(git_dir))
-    tree, common = Path(directory), common_dir(real)
+    tree = Path(directory)
+    common = common_dir(real)
     return GitRepository(tree, real, common, _belongs_to_tree(tree, real, common))
 
 

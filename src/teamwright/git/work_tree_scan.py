@@ -98,7 +98,8 @@ class WorktreeScan:
                 found.append(ChangedFile(os.fsdecode(row[2:])))
             elif row.startswith(b"1 ") and row[3:4] != b".":
                 fields = row.split(b" ", 8)
-                path, is_new = os.fsdecode(fields[8]), fields[4] == b"000000"
+                path = os.fsdecode(fields[8])
+                is_new = fields[4] == b"000000"
                 found.append(ChangedFile(path, *(() if is_new else (fields[7].decode(), fields[4].decode()))))
         return [file for file in found if not file.path.endswith("/")]
 

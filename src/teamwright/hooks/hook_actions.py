@@ -211,7 +211,8 @@ def question_answer(event: str, question: ModelQuestion, text: str) -> dict[str,
 
 def _answer_object(text: str) -> dict[str, Any]:
     """Return the last object in an answer that has a decision: models write words or a fence around it."""
-    decoder, end = json.JSONDecoder(), text[-MAX_TEXT:]
+    decoder = json.JSONDecoder()
+    end = text[-MAX_TEXT:]
     begins = [found.start() for found in re.finditer(r"\{", end)]
     for at in reversed(begins[-_MAX_BEGINS:]):
         try:
@@ -224,7 +225,9 @@ def _answer_object(text: str) -> dict[str, Any]:
 
 
 def _http_request(hook: Mapping[str, Any]) -> HttpRequest:
-    url, headers, names = hook.get("url"), hook.get("headers", {}), hook.get("allowedEnvVars", [])
+    url = hook.get("url")
+    headers = hook.get("headers", {})
+    names = hook.get("allowedEnvVars", [])
     if not isinstance(url, str) or not _is_address(url):
         raise ValueError("its url is no http or https address")
     if not isinstance(headers, dict):
@@ -249,7 +252,9 @@ def _is_address(url: str) -> bool:
 
 
 def _tool_call(hook: Mapping[str, Any]) -> ServerToolCall:
-    server, tool, tool_input = hook.get("server"), hook.get("tool"), hook.get("input", {})
+    server = hook.get("server")
+    tool = hook.get("tool")
+    tool_input = hook.get("input", {})
     if not isinstance(server, str) or not server or not isinstance(tool, str) or not tool:
         raise ValueError("it has no server or no tool")
     if not isinstance(tool_input, dict):

@@ -262,9 +262,12 @@ def _parse_group(event: str, at: tuple[str | int, ...], group: Mapping[str, Any]
 
 def _parse_hook(event: str, matcher: str, hook: Mapping[str, Any]) -> HookSpec:
     """Return the hook. Raises _UnusableHook."""
-    kind, command, action = hook.get("type", "command"), hook.get("command"), None
+    kind = hook.get("type", "command")
+    command = hook.get("command")
+    action = None
     if kind in ACTION_TYPES:
-        command, keys = "", action_keys(kind)
+        command = ""
+        keys = action_keys(kind)
         try:
             action = parse_action(kind, event, hook)
         except ValueError as problem:
@@ -281,7 +284,8 @@ def _parse_hook(event: str, matcher: str, hook: Mapping[str, Any]) -> HookSpec:
         raise _UnusableHook(f"{strange[0][:40]!r} is not supported", broken=False)
     if not isinstance(hook.get("sandbox", False), bool):
         raise _UnusableHook("its sandbox is neither true nor false")
-    wakes, text = hook.get("asyncRewake") is True, hook.get("rewakeMessage", "")
+    wakes = hook.get("asyncRewake") is True
+    text = hook.get("rewakeMessage", "")
     return HookSpec(
         event,
         matcher,

@@ -89,7 +89,8 @@ class HookProcess(Struct):
             if running is not None and not hook.detached and answer.get("async") is True:
                 running.continue_in_background(answer.get("asyncTimeout"))
 
-        output, errors = _FirstAnswer(note_answer), ProcessOutput(MAX_OUTPUT)
+        output = _FirstAnswer(note_answer)
+        errors = ProcessOutput(MAX_OUTPUT)
         running = cls(hook, Process.start(command, output, errors), output, errors)
         return running
 
@@ -126,7 +127,9 @@ class HookProcess(Struct):
             return HookOutcome(problem=f"it was ended after {ended_after_s:g} s")
         if self.output.is_cut:
             return HookOutcome(problem=f"it printed {self.output.total:,} bytes, more than is read")
-        code, text, errors = self.process.exit_code, self.output.text(), self.errors.text()
+        code = self.process.exit_code
+        text = self.output.text()
+        errors = self.errors.text()
         if self.background_s:
             text = text.lstrip().partition("\n")[2]  # its first line was the answer that it continues
         if self.hook.wakes and code == REFUSAL_EXIT_CODE:

@@ -258,14 +258,16 @@ class HookRunner(Struct):
             return HookOutcome(problem="allowedHttpHookUrls of the settings does not name its address")
         from teamwright.hooks.http_request import send_request  # loads the HTTP client
 
-        narrowed, env = limits.narrow(request), self.environment.env
+        narrowed = limits.narrow(request)
+        env = self.environment.env
         return await send_request(hook.event, narrowed, hook_input.content, env, hook.timeout_s)
 
     async def _run_process(self, hook: HookSpec, hook_input: _HookInput, cwd: Path, agent_cwd: Path) -> HookOutcome:
         from teamwright.hooks.hook_process import HookProcess, hook_arguments
 
         around = self.environment
-        above, mark = around.env.get(INSIDE_VARIABLE, ""), _hook_digest(hook)
+        above = around.env.get(INSIDE_VARIABLE, "")
+        mark = _hook_digest(hook)
         if mark in above.split():
             return HookOutcome(problem="it is what started this session, and is not run inside itself")
         if hook.files_digest and await asyncio.to_thread(around.digest, hook) != hook.files_digest:
@@ -276,7 +278,8 @@ class HookRunner(Struct):
         env, confinement = await _start_of(hook, around, fixed, agent_cwd)
         if confinement is None and _needs_sandbox(hook):
             self._warn_unconfined(hook)
-        argv, purpose = hook_arguments(hook, around.shell, env), ProcessPurpose(call=f"hook {hook.event}")
+        argv = hook_arguments(hook, around.shell, env)
+        purpose = ProcessPurpose(call=f"hook {hook.event}")
         command = ProcessCommand(argv, cwd, env, around.records, purpose, hook_input.content, confinement=confinement)
         running = HookProcess.start(hook, command)
         outcome = await running.wait()

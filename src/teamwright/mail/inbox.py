@@ -176,7 +176,8 @@ class Inbox:
 
     async def put(self, entry: InboxEntry, *, runtime: bool = False) -> str:
         check_text_size(entry.text)
-        msg_id, whole = entry.msg_id or message_id(), entry
+        msg_id = entry.msg_id or message_id()
+        whole = entry
         if not entry.msg_id or not entry.timestamp or entry.read:
             time_ = entry.timestamp or iso_time()
             whole = InboxEntry(entry.sender, entry.text, entry.summary, time_, entry.color, msg_id, False, entry.extra)

@@ -506,7 +506,8 @@ def _split_lines(content: bytes, known: Sequence[InboxItem]) -> list[InboxItem] 
 
 def _unchanged_items(content: bytes, known: Sequence[InboxItem]) -> list[InboxItem]:
     """Return the first known elements, up to one whose bytes differ in the content."""
-    same, most = 0, len(known)
+    same = 0
+    most = len(known)
     while same < most:  # by halves: the first `same` elements are unchanged, `most` may be
         middle = (same + most + 1) // 2
         start, end = known[same].offset, known[middle - 1].end

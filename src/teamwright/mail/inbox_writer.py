@@ -151,7 +151,8 @@ class InboxWriter:
                 await self._inbox.change(partial(self._commit, in_doubt=in_doubt))
                 return
             except LockLost as lost:
-                problem, in_doubt = lost, True
+                problem = lost
+                in_doubt = True
             except StorageError as refused:
                 problem = refused
                 break

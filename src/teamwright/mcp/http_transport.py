@@ -151,7 +151,8 @@ class HttpTransport:
         session = response.headers.get(SESSION_HEADER, "")
         if session and session.isascii() and session.isprintable() and len(session) <= 1_000:
             self._session = session
-        status, kind = response.status_code, response.headers.get("content-type", "")
+        status = response.status_code
+        kind = response.headers.get("content-type", "")
         if status == 404 and self._session:
             self._session_lost()
         elif why := refusal(status, self._config.name):
@@ -323,7 +324,8 @@ class SseTransport:
 
     async def _read_events(self, response: Response) -> str:
         """Deliver the messages of the stream; return why the stream ended."""
-        status, kind = response.status_code, response.headers.get("content-type", "")
+        status = response.status_code
+        kind = response.headers.get("content-type", "")
         if why := refusal(status, self._config.name):
             return why
         if status >= 300 or not kind.startswith(_EVENTS):

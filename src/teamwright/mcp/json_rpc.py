@@ -115,7 +115,9 @@ class CallDeadline(Struct):
 
     def note_progress(self, params: Mapping[str, Any]) -> None:
         """Extend the timeout after a progress notification."""
-        done, total, message = params.get("progress"), params.get("total"), params.get("message")
+        done = params.get("progress")
+        total = params.get("total")
+        message = params.get("message")
         parts = [f"{done:g}" if _number(done) else "", f" of {total:g}" if _number(total) else ""]
         text = f": {message}" if isinstance(message, str) and message else ""
         self.last_progress = plain_line("".join(parts) + text, 200)
@@ -132,7 +134,8 @@ class CallDeadline(Struct):
         """Continue the time after a pause."""
         if self._paused_at:
             now = asyncio.get_running_loop().time()
-            self._end, self._paused_at = self._end + now - self._paused_at, 0.0
+            self._end = self._end + now - self._paused_at
+            self._paused_at = 0.0
             self._restart(now)
 
     def _restart(self, now: float) -> None:

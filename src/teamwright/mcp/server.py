@@ -447,7 +447,8 @@ class ServerLog:
 
     def add(self, params: Mapping[str, Any], mask: Callable[[str], str]) -> str:
         """Store a message. Return its text when a person should read it: an error, the first time; else nothing."""
-        data, level = params.get("data"), plain_line(str(params.get("level", "")), 20)
+        data = params.get("data")
+        level = plain_line(str(params.get("level", "")), 20)
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
         line = plain_line(mask(text), 2_000)
         self._store(f"{level}: {line}\n".encode("utf-8", "replace"))

@@ -266,7 +266,8 @@ class _VariableExpansion:
         return text_with_values
 
     def _value(self, match: re.Match[str]) -> str:
-        name, otherwise = match[1], cast("str | None", match[2])
+        name = match[1]
+        otherwise = cast("str | None", match[2])
         if name in self._reading.withheld:
             raise _UnusableEntry(f"the variable {name} is not given to servers of a repository", broken=False)
         value = self._reading.variables.get(name)

@@ -144,7 +144,8 @@ def select_for_prefix(
     The tools of the other servers are found by a search.
     """
     candidates = [(server, [tool for tool in server.tools or () if allowed(tool.name)]) for server in servers]
-    left, inside = room, set[int]()
+    left = room
+    inside = set[int]()
     for at, (_, tools) in sorted(enumerate(candidates), key=lambda one: len(one[1][1])):
         rest = PrefixRoom(left.tools - len(tools), left.size - sum(tool.size for tool in tools))
         if rest.tools >= 0 and rest.size >= 0:
@@ -169,7 +170,8 @@ def search_tools(tools: Iterable[ServedTool], query: str, most: int) -> list[Ser
 
 
 def _score(tool: ServedTool, word: str) -> int:
-    name, stem = tool.name.lower(), word.rstrip("s")
+    name = tool.name.lower()
+    stem = word.rstrip("s")
     parts = [part.rstrip("s") for part in _WORD.findall(name.replace("_", " "))]
     score = 6 if stem in parts else 3 if stem in name else 0
     properties = cast("Mapping[str, object]", tool.schema.get("properties") or {})

@@ -81,7 +81,8 @@ class LineReader:
         *whole, rest = chunk.split(b"\n")
         for part in whole:
             line = b"".join([*self._parts, part])
-            self._parts, self._size = [], 0
+            self._parts = []
+            self._size = 0
             if line.strip() and self._line(line):
                 self._unasked = 0
         if rest:
@@ -93,7 +94,8 @@ class LineReader:
             self._stop(f"sent more than {(MAX_UNASKED + MAX_LINE) // 1_000_000} MB that were not requested")
 
     def _stop(self, why: str) -> None:
-        self._stopped, self._parts = True, []
+        self._stopped = True
+        self._parts = []
         self._on_overflow(why)
 
 

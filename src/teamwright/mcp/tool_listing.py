@@ -246,7 +246,9 @@ def _tool(key: str, entry: object) -> ServedTool | str:
     if not isinstance(entry, dict):
         return "an entry that is not an object"
     fields = cast("Schema", entry)
-    wire, text, schema = fields.get("name"), fields.get("description", ""), fields.get("inputSchema", {})
+    wire = fields.get("name")
+    text = fields.get("description", "")
+    schema = fields.get("inputSchema", {})
     if not isinstance(wire, str) or not wire or not wire.isprintable():
         return "a tool without a name"
     name = tool_name(key, wire)

@@ -186,7 +186,8 @@ class MemberIncarnation(Struct, frozen=True):
 
 def find_incarnation(found: ExternalTeam, cwd: Path) -> MemberIncarnation:
     """Return the last incarnation of the name in that session, unless it ended; else a new one. Raises StorageError."""
-    number, last = 1, None
+    number = 1
+    last = None
     while True:
         stem = found.name if number == 1 else f"{found.name}-{number}"
         path = found.home.agent_transcript(cwd, found.session, stem)

@@ -127,7 +127,8 @@ async def join_external_team(flags: MemberFlags, env: Mapping[str, str], stack: 
 
 async def _report_start_failure(found: ExternalTeam, flags: MemberFlags, problem: TeamwrightError) -> None:
     """Notify the lead by mail of a failed start, and remove the roster entry without a process. Never raises."""
-    dialect, home = ExternalMailFormat(), found.home
+    dialect = ExternalMailFormat()
+    home = found.home
     dialect.note_roster(found.config)
     text = f"{found.name} could not start: {problem.what}."
     entry = InboxEntry(found.name, text, text[:60], iso_time(), flags.agent_color or None, message_id())

@@ -132,7 +132,8 @@ class LeadConnection:
         await self.close("failed", str(problem))
 
     async def _reconnect(self, watcher: Watcher) -> bool:
-        path, called = Path(self.spawn.wire), asyncio.Event()
+        path = Path(self.spawn.wire)
+        called = asyncio.Event()
         unfollow = watcher.follow(path, called.set)
         try:
             async with time_limit(self.spawn.grace_s):
@@ -170,7 +171,8 @@ class LeadConnection:
         except Exception as problem:
             wire.close()
             raise CannotStart("backend", f"the lead does not know this process: {problem}") from None
-        self.hello, self._wire = welcome, wire
+        self.hello = welcome
+        self._wire = wire
         self._tell_since(wire, int(welcome.get("heard", 0)))
         if self._listener is not None:
             self._listener.receive_welcome(welcome)

@@ -376,9 +376,11 @@ class LedMember(MemberLifetime):
         team, jobs = self.team, self.agent_factory.toolset.jobs
         while True:
             team.changed.clear()
-            number, commands = self._number, jobs.running_lines()
+            number = self._number
+            commands = jobs.running_lines()
             if (number, commands) != (self._reported_number, self._reported_commands) and self._rests():
-                self._reported_number, self._reported_commands = number, commands
+                self._reported_number = number
+                self._reported_commands = commands
                 self.line.notify("rests", number=number, commands=commands)
             await team.changed.wait()
 

@@ -120,7 +120,9 @@ class WorkerProcess:
 
     async def _run_member(self, orders: StartOrders, order: StartOrder) -> None:
         """Start the member of an order, wait for its end, and send its commits back."""
-        worker, detail, result = self._settings.name, "", None
+        worker = self._settings.name
+        detail = ""
+        result = None
         self._known.add(order.id)
         checkout = self._settings.directory / order.team / order.member
         try:

@@ -100,7 +100,8 @@ class ModelPool:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        models, self._open = list(self._open.values()), {}
+        models = list(self._open.values())
+        self._open = {}
         for model in models:
             await model.aclose()
 

@@ -73,7 +73,8 @@ class Server:
 
     def ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the JSON object at a path, by POST where there is a body. Raises `Unanswered`."""
-        parts, left = urlsplit(self._endpoint.base_url), self._deadline - time.monotonic()
+        parts = urlsplit(self._endpoint.base_url)
+        left = self._deadline - time.monotonic()
         host = parts.hostname or ""
         if left <= 0:
             raise Unanswered("no answer in time")
@@ -104,7 +105,8 @@ def ask_server(endpoint: Endpoint, wire: str, *, within_s: float = ASK_S) -> Ser
     answer."""
     if not endpoint.own:
         return NOTHING
-    server, known = Server(endpoint, within_s), NOTHING
+    server = Server(endpoint, within_s)
+    known = NOTHING
     for way in _WAYS.get(endpoint.provider, _ALL if endpoint.near else (_listed,)):
         try:
             known = known.or_else(way(server, wire))

@@ -141,7 +141,8 @@ class FileRateLimitStore:
         if state is None:
             with self._lock_page() as locked:
                 return self._read() if locked else self._state
-        self._seen, self._state = raw, state
+        self._seen = raw
+        self._state = state
         return state
 
     def change(self, step: Callable[[RateState], RateState]) -> RateState:
@@ -254,7 +255,8 @@ class FileRateLimitStore:
         except OSError:
             return False
         os.close(self._fd)
-        self._fd, self._seen = fd, b""
+        self._fd = fd
+        self._seen = b""
         return True
 
     def _read(self) -> RateState:
@@ -269,7 +271,8 @@ class FileRateLimitStore:
                 os.pwrite(self._fd, raw, 0)
         except OSError:
             return self._state
-        self._seen, self._state = raw, state
+        self._seen = raw
+        self._state = state
         return state
 
 

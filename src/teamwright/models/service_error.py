@@ -339,7 +339,8 @@ _STATUS = re.compile(r"[0-9]{3}")
 
 def _details(error: Mapping[str, Any]) -> tuple[str, float | None]:
     """Return Google's details: a reason more specific than the status, and how long to wait, in seconds."""
-    reason, wait = "", None
+    reason = ""
+    wait = None
     details: object = error.get("details")
     for row in cast("list[Any]", details) if isinstance(details, list) else []:
         fields = cast("dict[str, Any]", row) if isinstance(row, dict) else {}

@@ -340,7 +340,8 @@ class ServiceModel:
         """Return the client of the running loop; connections of another loop are not touched."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
-            self._client, self._loop = new_client(self._endpoint, self._clocks), loop
+            self._client = new_client(self._endpoint, self._clocks)
+            self._loop = loop
         return self._client
 
     def _reply(self, attempt: _Attempt) -> Reply:

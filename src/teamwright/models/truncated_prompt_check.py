@@ -53,7 +53,8 @@ class PromptCheck:
         read = usage.prompt_tokens
         if window is not None and sent > window <= read:
             return PromptCut(sent, read)
-        grown, stood_still = sent - seen.sent, seen.reported and seen.reported * 0.8 <= read <= seen.reported
+        grown = sent - seen.sent
+        stood_still = seen.reported and seen.reported * 0.8 <= read <= seen.reported
         if stood_still and grown >= GROWTH and read < sent:
             return PromptCut(sent, read)
         if stood_still and grown >= 0:
@@ -75,8 +76,10 @@ class PromptCheck:
 def _measure(seen: _Seen, items: Sequence[bytes]) -> int:
     """Return the bytes of the items without their images; counts only the items added since the last call."""
     if not (seen.items and seen.items <= len(items) and items[seen.items - 1] is seen.last):
-        seen.items, seen.text_bytes = 0, 0
+        seen.items = 0
+        seen.text_bytes = 0
     for item in items[seen.items :]:
         seen.text_bytes += len(item) - sum(len(found) for found in _IMAGE.findall(item))
-    seen.items, seen.last = len(items), items[-1] if items else b""
+    seen.items = len(items)
+    seen.last = items[-1] if items else b""
     return seen.text_bytes

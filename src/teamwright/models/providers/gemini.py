@@ -61,7 +61,8 @@ class Gemini:
 
     async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
         """Return the request, joined from encoded parts."""
-        head, contents = self._conversions.head(prefix), merge_messages(self._conversions.pieces(items), b"parts")
+        head = self._conversions.head(prefix)
+        contents = merge_messages(self._conversions.pieces(items), b"parts")
         return OutgoingRequest(self._url, self._endpoint.headers(), b"".join((head, contents, b"]}")))
 
     def reader(self) -> SseReader:
@@ -130,7 +131,8 @@ def _user_parts(message: DecodedMessage) -> Iterable[Event]:
 
 
 def _model_parts(blocks: list[Block]) -> Iterable[Event]:
-    signature, called = "", False
+    signature = ""
+    called = False
     for block in blocks:
         kind = block.get("type")
         if kind == "thinking" and block.get(PROVIDER_KEY) == API_NAME and block.get("signature"):

@@ -70,7 +70,8 @@ class OpenAiChat:
 
     async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
         """Return the request, joined from encoded parts."""
-        head, messages = self._conversions.head(prefix), self._conversions.pieces(items)
+        head = self._conversions.head(prefix)
+        messages = self._conversions.pieces(items)
         body = b"".join((head, b",".join(piece.encoded for piece in messages), b"]}"))
         return OutgoingRequest(self._endpoint.url(self._endpoint.facts.path), self._endpoint.headers(), body)
 

@@ -110,7 +110,8 @@ class Script:
                 do=["name another model: --model MODEL"],
                 note="nothing was started",
             )
-        name, part = script_agent_name(agent), self.file.part(agent)
+        name = script_agent_name(agent)
+        part = self.file.part(agent)
         return ScriptedAgent(self, ScriptPlayer(name, part, supplied, receipts, self.file.repeat_pattern))
 
 

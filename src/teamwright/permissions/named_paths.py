@@ -159,7 +159,8 @@ def find_named_paths(
     """
     if access.command is None:
         return NO_PATHS
-    line, place = _Line(inside, denies, covers), access.cwd or base
+    line = _Line(inside, denies, covers)
+    place = access.cwd or base
     for text in filter(None, (access.command, access.expanded_command)):
         parsed = parse_command(text, place)
         _add_line(line, parsed, access.is_read_otherwise)

@@ -247,7 +247,8 @@ def existing_directory(path: Path) -> Path:
 
 def judge_own_file(context: DecisionContext, tool: str, path: Path, why: str) -> Decision:
     """Return the verdict on the agent's plan or memory file: allowed unless a rule forbids it."""
-    named, real = os.path.normpath(path), real_path(path)
+    named = os.path.normpath(path)
+    real = real_path(path)
     rules = context.rules.rules_for(tool)
     for group in (rules.deny, () if context.bypasses else rules.ask):
         found = _matching(group, named, real)
@@ -258,7 +259,8 @@ def judge_own_file(context: DecisionContext, tool: str, path: Path, why: str) ->
 
 def is_named_by_rule(context: DecisionContext, path: Path) -> bool:
     """Return True when a rule denies or asks about reading this very file; rules for all files do not count."""
-    named, real = os.path.normpath(path), real_path(path)
+    named = os.path.normpath(path)
+    real = real_path(path)
     rules = context.rules.rules_for("Read")
     about_files = [rule for rule in (*rules.deny, *rules.ask) if not rule.is_whole_tool]
     named_here = _matching(tuple(about_files), named, real)
@@ -272,7 +274,8 @@ PRIVATE_FILES = "private files"
 def denied_below(context: DecisionContext, tool: str, root: str) -> Iterator[tuple[str, set[Segments]]]:
     """Yield the paths below a directory that must not be read: the rule, and patterns relative to the directory."""
     spend_steps(JUDGED_PATH + len(root) // 2)
-    real, tree = real_path(root), context.scope.worktree
+    real = real_path(root)
+    tree = context.scope.worktree
     original = real if tree is None else str(tree.original(Path(real)))
     for rule in context.rules.rules_for(tool).deny:
         yield rule.text, rule.names_below(root) | rule.names_below(real) | rule.names_below(original)

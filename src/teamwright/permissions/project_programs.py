@@ -267,7 +267,8 @@ def _project_program(
 
 
 def _may_be_written(entry: str, written: Iterable[Path]) -> bool:
-    real, paths = real_path(entry), map(real_path, written)
+    real = real_path(entry)
+    paths = map(real_path, written)
     return any(_is_inside(path, [real]) or _is_inside(real, [path]) for path in paths)
 
 

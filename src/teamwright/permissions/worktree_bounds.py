@@ -50,7 +50,8 @@ class WorktreeBounds(Struct, frozen=True):
         `also` are directories outside that a person gave to all agents. `is_pathspec`: git changes files of its work
         tree that it finds by this path. So it keeps the worktree itself and its `.git`.
         """
-        named, real = os.path.normpath(path), real_path(path)
+        named = os.path.normpath(path)
+        real = real_path(path)
         if real in _HARMLESS:
             return None
         if is_process_link(real):
@@ -198,7 +199,8 @@ def _global_options(words: Words, git: Words) -> Words:
 
 def _subcommand(command: ShellCommand) -> int:
     """Return the index of git's subcommand."""
-    words, at = command.words, 1
+    words = command.words
+    at = 1
     while at < len(words) and (words[at] or "").startswith("-"):
         at += 2 if words[at] in {"-C", "-c", "--git-dir", "--work-tree", "--namespace"} else 1
     return at

@@ -29,7 +29,8 @@ def move_context(context: DecisionContext, place: WorktreeBounds) -> DecisionCon
 
 def replace_rules(context: DecisionContext, former: Collection[Rule], rules: Iterable[Rule]) -> DecisionContext:
     """Return the context with these rules of the checkout in the place of the former ones. All others stay."""
-    gone, moved = set(map(id, former)), set[Rule]()
+    gone = set(map(id, former))
+    moved = set[Rule]()
     if (place := context.scope.worktree) is not None:
         moved, rules = set(move_rules(former, place)), move_rules(rules, place)
     remaining_rules = (rule for rule in context.rules.rules if id(rule) not in gone and rule not in moved)
@@ -81,7 +82,8 @@ def _move_pattern(pattern: str, place: WorktreeBounds, former: Path | None) -> s
     """Return an absolute pattern below the checkout or `former`, or one of the home directory, for the worktree."""
     if not pattern.startswith(("//", "~")):
         return pattern
-    fixed, parts = fixed_directory(pattern, place.tree), pattern.split("/")
+    fixed = fixed_directory(pattern, place.tree)
+    parts = pattern.split("/")
     origin = next((one for one in (place.checkout, former) if one is not None and fixed.is_relative_to(one)), None)
     if origin is None:
         return pattern

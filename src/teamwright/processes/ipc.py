@@ -118,7 +118,8 @@ class IpcConnection:
     async def call(self, name: str, /, **fields: Any) -> IpcBody:
         """Call the other end. Raises its error, and ConnectionError when the connection ends first."""
         self._next += 1
-        id, answered = self._next, asyncio.get_running_loop().create_future()
+        id = self._next
+        answered = asyncio.get_running_loop().create_future()
         if self.ended.is_set():
             raise ConnectionResetError("the wire has ended")
         self._calls[id] = answered

@@ -103,7 +103,8 @@ class WatchedProcess:
             more = {row.pid for row in table if row.parent in found} - found
             found |= more
             grown = bool(more)
-        mark, others = program_mark(self.pid, self._start), {self.pid, os.getpid()}
+        mark = program_mark(self.pid, self._start)
+        others = {self.pid, os.getpid()}
         return {row for row in table if row.pid not in others and (row.pid in found or is_marked(row.pid, mark))}
 
     def has_open(self, path: Path) -> bool | None:

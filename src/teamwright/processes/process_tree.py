@@ -157,7 +157,8 @@ class ProcessTree:
     async def _wait_for_end(self, within_s: float) -> None:
         # Children of other processes give no event at their end; polling is bounded and happens only during a kill.
         loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + within_s, _FIRST_LOOK_S
+        deadline = loop.time() + within_s
+        pause = _FIRST_LOOK_S
         while self.members() and loop.time() < deadline:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_LOOK_S)
@@ -168,7 +169,8 @@ def terminate_trees(trees: Sequence[ProcessTree], grace_s: float) -> list[Proces
 
     Blocks for `grace_s` and a few seconds at most: not for an event loop.
     """
-    left, look = list(trees), ProcessSnapshot()
+    left = list(trees)
+    look = ProcessSnapshot()
     for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process handles SIGTERM only after SIGCONT
         left = [tree for tree in left if tree.signal(number, look)]
     left = _wait(left, grace_s)
@@ -181,7 +183,8 @@ def terminate_trees(trees: Sequence[ProcessTree], grace_s: float) -> list[Proces
 
 
 def _wait(trees: list[ProcessTree], within_s: float) -> list[ProcessTree]:
-    deadline, pause = time.monotonic() + within_s, _FIRST_LOOK_S
+    deadline = time.monotonic() + within_s
+    pause = _FIRST_LOOK_S
     while trees and time.monotonic() < deadline:
         time.sleep(pause)
         pause = min(pause * 2, _LONGEST_LOOK_S)
@@ -225,7 +228,8 @@ def find_process(pid: int) -> ProcessInfo | None:
 def own_ancestors() -> list[ProcessInfo]:
     """Return this process, its parent, its parent's parent, and so on, as far as they are visible."""
     rows = {} if _LINUX else {row.pid: row for row in list_processes()}
-    found, pid = list[ProcessInfo](), os.getpid()
+    found = list[ProcessInfo]()
+    pid = os.getpid()
     while (row := _read_process(str(pid)) if _LINUX else rows.get(pid)) is not None and row not in found:
         found.append(row)
         pid = row.parent

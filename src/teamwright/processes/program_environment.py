@@ -105,7 +105,8 @@ def leads_through(path: str, directories: tuple[str, ...]) -> bool:
 
 def places_on_the_way(path: str) -> Iterator[str | None]:
     """Yield each link through which a path leads, then the place at its end; None at last if the links do not end."""
-    place, left = os.sep, list(reversed(Path(os.path.abspath(path)).parts[1:]))
+    place = os.sep
+    left = list(reversed(Path(os.path.abspath(path)).parts[1:]))
     for _ in range(_MAX_STEPS):
         if not left:
             yield place
@@ -191,7 +192,8 @@ def _has_name_in(states: Iterable[os.stat_result], directories: tuple[str, ...])
 
 def _contains_file(wanted: frozenset[tuple[int, int]], directories: tuple[str, ...]) -> bool:
     numbers = {number for _, number in wanted}
-    left, waiting = _MAX_ENTRIES, list(directories)
+    left = _MAX_ENTRIES
+    waiting = list(directories)
     while waiting:
         try:
             with os.scandir(waiting.pop()) as listed:
@@ -317,7 +319,10 @@ class VariableForm(StrEnum):
     """A command line that the program starts."""
 
 
-_P, _F, _O, _C = VariableForm.PATHS, VariableForm.PATH, VariableForm.OPTIONS, VariableForm.COMMAND
+_P = VariableForm.PATHS
+_F = VariableForm.PATH
+_O = VariableForm.OPTIONS
+_C = VariableForm.COMMAND
 
 CODE_VARIABLES: Mapping[str, VariableForm] = {
     # The loader and the C library: ld.so(8), dyld(1), iconv(1), locale(7), catopen(3), terminfo(5).

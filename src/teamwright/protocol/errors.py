@@ -246,7 +246,9 @@ def error_to_json(problem: Exception) -> dict[str, Any]:
 def error_from_json(data: Mapping[str, Any]) -> TeamwrightError:
     """Return the error that `error_to_json` encoded; an unknown kind or slug becomes the base class or the general
     slug."""
-    what, do, note = str(data.get("what", "")), [str(way) for way in data.get("do") or ()], str(data.get("note", ""))
+    what = str(data.get("what", ""))
+    do = [str(way) for way in data.get("do") or ()]
+    note = str(data.get("note", ""))
     if data.get("kind") == TaskRefused.__name__:
         return TaskRefused(str(data.get("code", "")), what, do=do, note=note)
     slug = str(data.get("slug"))

@@ -53,7 +53,8 @@ class IndentedJson:
             if isinstance(many.values, Mapping)
             else zip(map(id, many.values), many.values, strict=True)
         )
-        before, after = self._known.get(key, {}), _Texts()
+        before = self._known.get(key, {})
+        after = _Texts()
         texts: list[str] = []
         for name, value in items:  # plain code: this runs for every member of a large team
             known = before.get(name)

@@ -219,7 +219,8 @@ _PASSIVE = frozenset({"cd", "echo", "true", ":", "pwd", "test", "["})
 
 def command_needs(commands: Iterable[Words]) -> CommandNeeds:
     """Return what the commands of a line need together. A command whose words are not known needs nothing."""
-    total, only_git = NO_NEEDS, True
+    total = NO_NEEDS
+    only_git = True
     for words in commands:
         name = program_name(words)
         if not name:

@@ -201,7 +201,8 @@ def _places(words: Words, cwd: Path, home: str, env: Mapping[str, str], remotes:
 
 def _without_data(name: str, arguments: Words) -> Iterator[str]:
     """Yield the known arguments without options whose value is data, and without these values."""
-    letters, is_data = _DATA_LETTERS.get(name, ""), False
+    letters = _DATA_LETTERS.get(name, "")
+    is_data = False
     for word in arguments:
         before, is_data = is_data, False
         if before or word is None:
@@ -234,7 +235,8 @@ def _addresses(text: str) -> list[_Place]:
 def _logins(name: str, arguments: Words) -> Iterator[_Place]:
     """Yield the hosts of ssh and the programs that use it. What they run there is none of them."""
     pattern = _LOGIN if name in {"ssh", "ssh-copy-id"} else _COPY
-    before, usual = "", _SSH
+    before = ""
+    usual = _SSH
     for word in filter(None, arguments):
         if number := _LOGIN_PORT.fullmatch(word) or _LOGIN_PORT.fullmatch(f"{before} {word}"):
             usual = int(number[1])

@@ -57,7 +57,9 @@ SESSION_VARIABLES = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "DOCKER_HOST
 """Variables that name sockets of the person's session, which a confined command cannot reach."""
 
 _SHARE_OF_MEMORY = 3 / 4
-_MODE_ORDER, _POLICY_ORDER, _NETWORK_ORDER = tuple(SandboxMode), tuple(PolicyName), tuple(NetworkAccess)
+_MODE_ORDER = tuple(SandboxMode)
+_POLICY_ORDER = tuple(PolicyName)
+_NETWORK_ORDER = tuple(NetworkAccess)
 
 
 class SandboxPolicy(Struct, frozen=True):
@@ -210,7 +212,8 @@ def narrow(settings: SandboxSettings, bounds: SandboxSettings) -> SandboxSetting
     """Return the settings, restricted to what the bounds allow too: those of an agent type, or of the agent above."""
     if bounds == UNBOUNDED:
         return settings
-    memory_mb, off = settings.memory_mb or (usual_memory_mb() if bounds.memory_mb else 0), SandboxMode.OFF
+    memory_mb = settings.memory_mb or (usual_memory_mb() if bounds.memory_mb else 0)
+    off = SandboxMode.OFF
     return SandboxSettings(
         mode=max(settings.mode, bounds.mode, key=_MODE_ORDER.index),
         network=min(settings.network, bounds.network, key=_NETWORK_ORDER.index),

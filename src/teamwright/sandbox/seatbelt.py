@@ -94,7 +94,8 @@ class Seatbelt(Struct, frozen=True):
 
     def _file_rules(self) -> list[str]:
         """Return the rules for files. Of two paths the inner one decides, so its rule comes later."""
-        policy, works = self.policy, self.policy.name is PolicyName.WORK
+        policy = self.policy
+        works = policy.name is PolicyName.WORK
         tops = ["/"] if works else [os.path.realpath(path) for path in (*SYSTEM, *_SYSTEM)]
         writable = policy.writable if works else frozenset[str]()
         rules = [(path, _rule("allow file-read*", path)) for path in {*tops, *policy.readable, *writable}]
@@ -116,7 +117,8 @@ class Seatbelt(Struct, frozen=True):
 
     def _above_shown(self, shown: Iterable[str]) -> list[str]:
         """Return the hidden directories above paths that are shown: programs look at each when they resolve a path."""
-        given, hidden = (*shown, *self.policy.readable, *self.policy.writable), self.policy.hidden
+        given = (*shown, *self.policy.readable, *self.policy.writable)
+        hidden = self.policy.hidden
         inner = {above for path in given for above in parents_below(path, hidden)}
         return sorted(inner | {top for top in hidden if any(path != top and is_inside(path, top) for path in given)})
 

@@ -323,7 +323,8 @@ async def stop_team(target: TeamAddress, *, now: bool, timeout_s: float | None =
 
 async def _stop_orphans(target: TeamAddress, member: str) -> StopResult:
     """Stop member processes that outlived their lead; the members keep their places."""
-    reason, found = f'no process runs the team "{target.name}" now', EndedOrphans()
+    reason = f'no process runs the team "{target.name}" now'
+    found = EndedOrphans()
     if target.file is not None:
         found = await target.access.stop_orphans(target.file, [member] if member else ())
     if found.stayed:
@@ -406,7 +407,8 @@ class _StopRequester(Struct):
             watcher.follow(path, news.set)
         deaf = self.lead.on_end(news.set) if self.lead is not None else None
         loop = asyncio.get_running_loop()
-        begun, patience = loop.time(), taken_s
+        begun = loop.time()
+        patience = taken_s
         TeamDoorbells(self.target.home, self.target.directory).ring(LEAD)
         try:
             while True:

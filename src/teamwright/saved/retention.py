@@ -182,7 +182,8 @@ async def _archive_tasks(home: Home, removed: PruneResult) -> None:
     """Archive tasks of shared lists that were finished long before the newest change of their list."""
     for entry in _entries(home.shared / "tasks"):
         with suppress(TeamwrightError, OSError):
-            target, stores = archive_entry(home, entry.name) / "tasks", FileStores(home)
+            target = archive_entry(home, entry.name) / "tasks"
+            stores = FileStores(home)
             if not stores.is_shared(entry.name):
                 continue
             if count := await stores.tasks(entry.name).archive_finished(target, removed.days):

@@ -242,7 +242,8 @@ def _sampling_texts(params: Mapping[str, Any]) -> tuple[str, list[tuple[str, str
         texts = [cast("Message", one).get("text") for one in blocks if isinstance(one, dict)]
         if len(texts) != len(blocks) or not all(isinstance(text, str) for text in texts):
             raise McpRequestError(INVALID_PARAMS, "only text is supported in a prompt")
-        role, text = "assistant" if fields.get("role") == "assistant" else "user", "\n".join(map(str, texts))
+        role = "assistant" if fields.get("role") == "assistant" else "user"
+        text = "\n".join(map(str, texts))
         if turns and turns[-1][0] == role:
             turns[-1] = (role, f"{turns[-1][1]}\n{text}")
         else:

@@ -167,7 +167,8 @@ class SessionMcpServers(Struct):
         """Change the servers: agents get new tools with their next prefix, and lose those of removed servers at
         once.
         """
-        self.configs, self.settings = configs, settings
+        self.configs = configs
+        self.settings = settings
         if self._servers is not None:
             for line in await self._servers.replace_all(configs):
                 self.warn(line)

@@ -250,7 +250,8 @@ class Grants(Struct):
         Edits are accepted for the member alone: questions about them are answered, and no mode changes. Raises
         UsageError when the member has ended.
         """
-        modes, lead = self.modes(), self.modes().agent_factory.policy
+        modes = self.modes()
+        lead = modes.agent_factory.policy
         check_mode(PermissionUpdate("setMode", mode=mode), lead.effective_mode)
         narrower = _WIDTH.get(lead.effective_mode, 0) < _WIDTH[mode]
         teammate = None if owner == LEAD else modes.team.find(owner)

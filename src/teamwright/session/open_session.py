@@ -189,7 +189,8 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
 
 def _warnings(context: SessionContext, agent_factory: AgentFactory, unserved: Sequence[str]) -> tuple[str, ...]:
     """Return the ignored parts of the configuration, a line each."""
-    settings, kinds = context.settings.warnings, agent_factory.resolver.warnings()
+    settings = context.settings.warnings
+    kinds = agent_factory.resolver.warnings()
     git = foreign_owner_warnings(context.cwd)
     lines = (*trust_warnings(context), *git, *settings, *unserved, *kinds, *shelf_warnings(agent_factory.toolset.shelf))
     return tuple(dict.fromkeys(lines))  # a warning of an agent type is also an event of the lead's creation
@@ -298,7 +299,8 @@ def _collect_notices(log: EventLog, *levels: str) -> Generator[list[str]]:
 async def _resume_team(session: Session, context: SessionContext, undo: ExitStack) -> None:
     """Resume the team, and notify owners of lost background commands. After a failure, suspend resumed members."""
     try:
-        hooking, source = session.agent_factory.toolset.hooking, "resume" if context.resumed else "startup"
+        hooking = session.agent_factory.toolset.hooking
+        source = "resume" if context.resumed else "startup"
         with _collect_notices(session.log) as notices:
             await hooking.fire_start(source, session.lead, context.options.setup)
         session.warnings += tuple(notices)
@@ -394,7 +396,8 @@ def _agent_factory(
     """Create the agent factory of the session, in the mode of its lead."""
     earlier = partial(totals_until, log.path, log.last_number)
     options = context.options
-    each, portions = context.settings.each, mark_portions(options, context.settings.run_defaults)
+    each = context.settings.each
+    portions = mark_portions(options, context.settings.run_defaults)
     marks = UsageMarks(portions, requests) if portions else None
     budget_tracker = BudgetTracker(options.budget, each=each, earlier=earlier, assumed=options.assumed, marks=marks)
     agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
@@ -404,10 +407,8 @@ def _agent_factory(
 
 def _in_mode(context: SessionContext, agent_factory: AgentFactory) -> AgentFactory:
     """Set the lead's mode: the flag's, else the saved one, else the settings'."""
-    saved_mode, requested_mode = (
-        load_mode(context.directory) if context.resumed else None,
-        context.options.permission_mode,
-    )
+    saved_mode = load_mode(context.directory) if context.resumed else None
+    requested_mode = context.options.permission_mode
     may_bypass = context.options.may_bypass
     require_person_for_mode(context.home, Mode.BYPASS if may_bypass else agent_factory.policy.mode)
     agent_factory.may_bypass = may_bypass or agent_factory.policy.mode is Mode.BYPASS

@@ -87,7 +87,8 @@ def load_context(options: Options) -> SessionContext:
         raise UsageError("usage", f"there is no directory {cwd}", note="nothing was started")
     if options.worktree is not None:
         _check_worktree(options)
-    session, resumed = session_id(options.session_id), False
+    session = session_id(options.session_id)
+    resumed = False
     if options.resume is not None:
         view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
         session, resumed, cwd = SessionId(view.id), True, _directory_of(view, cwd)
@@ -174,15 +175,18 @@ def with_team_file(settings: Settings, definition: TeamDefinition) -> Settings:
     """Return the settings with the team file's. The person's own settings have precedence, except for the commands that
     prepare worktrees and check merges: those of the team file are for this repository.
     """
-    own_origins, origins = settings.origins, dict(settings.origins)
+    own_origins = settings.origins
+    origins = dict(own_origins)
     changes: dict[str, Any] = {"limits": narrowed_limits(settings.limits, definition)}
     changes["sandbox"] = narrow(settings.sandbox, definition.sandbox)
     if definition.plans is not None and "plan_approval" not in own_origins:
         changes["plan_approval"], origins["plan_approval"] = definition.plans, definition.file
     if definition.permissions is not None and "permissions.leadAnswers" not in own_origins:
-        changes["lead_answers"], origins["permissions.leadAnswers"] = definition.permissions == "lead", definition.file
+        changes["lead_answers"] = definition.permissions == "lead"
+        origins["permissions.leadAnswers"] = definition.file
     if definition.check is not None and "task_check" not in own_origins:
-        changes["check"], origins["task_check"] = replace(settings.check, command=definition.check), definition.file
+        changes["check"] = replace(settings.check, command=definition.check)
+        origins["task_check"] = definition.file
     worktrees = settings.worktrees
     setup, check = definition.setup or worktrees.setup, definition.integration_check or worktrees.check
     changes["worktrees"] = replace(worktrees, setup=setup, check=check)

@@ -71,7 +71,8 @@ class ConfigReloader(Struct):
         Returns the result, and new warnings. Raises CannotStart (`bad-settings`) and UsageError for a configuration
         that cannot be read; then nothing is changed.
         """
-        read, agent_factory = self._read(), self.agent_factory
+        read = self._read()
+        agent_factory = self.agent_factory
         types = agent_factory.toolset.agent_types()
         changed = [*self._changes(read), *agent_type_changes(self._types, types)]
         later = changes_at_next_start(self.context.settings, read.settings)
@@ -129,7 +130,9 @@ class ConfigReloader(Struct):
 
     async def _exchange(self, read: _Configuration, agents: Sequence[Agent]) -> None:
         agent_factory, context = self.agent_factory, self.context
-        former, settings, trust = context.settings, read.settings, read.trust
+        former = context.settings
+        settings = read.settings
+        trust = read.trust
         agent_factory.instructions = read.instructions
         agent_factory.toolset.shelf = read.shelf
         if former.rules != settings.rules:

@@ -412,7 +412,8 @@ class Session(Struct):
 
     async def task_lines(self) -> tuple[TaskResult, ...]:
         """Return the tasks of the present list."""
-        tasks, shared = self.team.tasks, bool(self.team.external.shared_list)
+        tasks = self.team.tasks
+        shared = bool(self.team.external.shared_list)
         found = await tasks.snapshot()
         others = {t.id for t in found.tasks if shared and (t.id not in self.tally.tasks or "@" in (t.owner or ""))}
         return task_results(tasks, found, others)
@@ -602,7 +603,8 @@ class Session(Struct):
         """The command that resumes this session: by the name of its team, where members keep their places."""
         if not self.options.persists:
             return ""
-        team, members = self.team, self.team.members.values()
+        team = self.team
+        members = team.members.values()
         present = any(m.state not in ENDED_STATES or m.state is MemberState.SUSPENDED or m.keeps_place for m in members)
         by_name = present and not team.implicit and not team.name.startswith("-")
         return command_with_home(f"teamwright resume {quote(team.name) if by_name else self.id[:8]}", self.options.home)

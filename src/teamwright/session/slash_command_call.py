@@ -180,7 +180,8 @@ async def _server_prompt(session: Session, name: str, arguments: str) -> list[Bl
 async def _wait_for_subagent(session: Session, work: Coroutine[Any, Any, SubagentRun]) -> SubagentRun | None:
     """Wait for a sub-agent and return it; None at the cap on time."""
     budget_tracker = session.agent_factory.budget_tracker
-    minutes, passed = budget_tracker.budget.minutes, time.monotonic() - session.started
+    minutes = budget_tracker.budget.minutes
+    passed = time.monotonic() - session.started
     cap: asyncio.Timeout | None = None
     try:
         async with time_limit(None if minutes is None else max(0.0, minutes * 60 - passed)) as cap:
@@ -195,7 +196,8 @@ async def _wait_for_subagent(session: Session, work: Coroutine[Any, Any, Subagen
 async def _words(session: Session, called: CommandCall) -> tuple[TurnGrants, list[Block]]:
     """Return the prompt for the lead, and the grants for its turn, which have not begun."""
     skill = called.skill
-    rules, model = rules_of(session, skill), None
+    rules = rules_of(session, skill)
+    model = None
     if skill.model is not None:
         try:
             model = await session.models.open(skill.model, LEAD)
@@ -258,7 +260,8 @@ def _end_of(session: Session, called: CommandCall, run: SubagentRun) -> TurnEnd:
 
 async def _ask_expansion_hooks(session: Session, name: str, arguments: str) -> None:
     """Run the hooks before a typed command becomes a prompt. Raises TeamRefused when a hook refuses it."""
-    hooks, plain = session.lead.agent.hooks, name.removeprefix("/")
+    hooks = session.lead.agent.hooks
+    plain = name.removeprefix("/")
     if not hooks.hooks.wants(EXPANSION):
         return
     kind, source = ("mcp_prompt", "mcp") if _is_of_server(session, name) else ("slash_command", "")
@@ -351,7 +354,8 @@ def rules_of(session: Session, skill: SkillDefinition) -> tuple[Rule, ...]:
     base = session.agent_factory.policy.scope.base
     own = not skill.is_from_repository
     trusted = skill.is_from_repository and not skill.location.startswith("plugin ")
-    source, allowed = f"/{skill.name}", session.agent_factory.toolset.shelf.allowed_tools(skill)
+    source = f"/{skill.name}"
+    allowed = session.agent_factory.toolset.shelf.allowed_tools(skill)
     return tuple(parse_rules(allowed, Verdict.ALLOW, source, base, by_user=own, trusted=trusted))
 
 

@@ -60,7 +60,8 @@ class AgentWorkspace(Struct, frozen=True, eq=False):
     @property
     def fork_notice(self) -> str:
         """The note to a fork, whose conversation names paths of its caller."""
-        tree, base = self.record.path, describe_base(self.record)
+        tree = self.record.path
+        base = describe_base(self.record)
         return _FORK_NOTICE.format(checkout=self.scope.checkout, tree=tree, base=base)
 
 
@@ -78,7 +79,8 @@ async def open_workspace(
     `home` has the user's instructions. `shares`: another process has the worktree's lease. Raises TeamwrightError.
     """
     record = read_record(record_file(path)) if shares else await worktrees.open(path)
-    tree, checkout = Path(os.path.realpath(path)), worktrees.checkout_of(record)
+    tree = Path(os.path.realpath(path))
+    checkout = worktrees.checkout_of(record)
     inside = os.path.relpath(os.path.realpath(worktrees.cwd), checkout)
     cwd = tree / inside if not inside.startswith("..") and (tree / inside).is_dir() else tree
     scope = WorktreeBounds(tree, checkout, record.branch)

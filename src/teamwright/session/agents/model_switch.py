@@ -52,8 +52,11 @@ class FallbackModels:
         settings: ModelSettings,
         prefixes: Path,
     ) -> None:
-        self._names, self._open_model, self._team = names, open_model, team
-        self._settings, self._prefixes = settings, prefixes
+        self._names = names
+        self._open_model = open_model
+        self._team = team
+        self._settings = settings
+        self._prefixes = prefixes
         self._models: tuple[Model, ...] = ()
 
     async def open(self) -> tuple[Model, ...]:

@@ -241,8 +241,10 @@ class CompactionFactory(Struct, frozen=True):
 
         def fresh(agent: CompactedAgent) -> Prefix:
             renew_mcp_tools(agent.toolbox)
-            card, effort = agent.model.card, supported_effort(agent.model.card, agent.effort)
-            words, tools = system(), agent.toolbox
+            card = agent.model.card
+            effort = supported_effort(card, agent.effort)
+            words = system()
+            tools = agent.toolbox
             shared = shared_parts(words, tools.offered_tools)
             prefix = build_prefix(card, toolset.model_settings, words, tools.schemas, effort=effort, shared=shared)
             store_prefix(prefixes, prefix)

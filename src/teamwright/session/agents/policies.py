@@ -177,7 +177,8 @@ class AgentPolicies(Struct):
     async def read_tasks(self, team: SessionTeam) -> None:
         """Bound the writes of all owners by their present tasks, as after a resume. Raises StorageError."""
         while True:
-            events, tasks = self._task_events, await team.tasks.all()
+            events = self._task_events
+            tasks = await team.tasks.all()
             if events == self._task_events:  # else an event is newer than what was read
                 break
         self._tasks_at_work.clear()

@@ -34,7 +34,8 @@ SERVICE_TOOL = "web_search_20250305"
 """The search tool of the Messages API, in the version that all its models support."""
 
 MAX_SEARCHES, MAX_TOKENS = 3, 4_096
-COMMAND_TIMEOUT_S, MAX_OUTPUT = 60.0, 200_000
+COMMAND_TIMEOUT_S = 60.0
+MAX_OUTPUT = 200_000
 
 _PROVIDER, _ADDRESS = "anthropic", "https://api.anthropic.com"
 

@@ -68,7 +68,8 @@ def require_members(team: SessionTeam, name: str, note: str) -> None:
 
 def unknown_live_member(team: SessionTeam, name: str, note: str, jobs: Iterable[str] = ()) -> UnknownMember:
     """Return the error for a name that no live member has."""
-    members, ids = [LEAD, *(one.name for one in team.running_members)], list(jobs)
+    members = [LEAD, *(one.name for one in team.running_members)]
+    ids = list(jobs)
     return unknown_member(
         name,
         members,

@@ -216,7 +216,8 @@ async def move_to_background(session: Session, name: str) -> list[str]:
 
     Returns what moved, as shown to people. Raises UsageError for an unknown name.
     """
-    agent_factory, theirs = session.agent_factory, remote_members(session.team)
+    agent_factory = session.agent_factory
+    theirs = remote_members(session.team)
     if (found := here_to_background(agent_factory, name)) is not None:
         return found
     try:
@@ -238,7 +239,8 @@ async def set_pane_hidden(session: Session, name: str, *, hidden: bool) -> str:
     a member without a pane, and for a backend that cannot hide panes.
     """
     teammate = _find(session, name, "nothing was changed")
-    verb, backend = "hidden" if hidden else "shown", getattr(teammate, "backend", None)
+    verb = "hidden" if hidden else "shown"
+    backend = getattr(teammate, "backend", None)
     if teammate.location is None or not isinstance(backend, HidingBackend):
         raise TeamRefused(
             "team-refused",

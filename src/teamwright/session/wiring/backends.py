@@ -89,7 +89,8 @@ class ExternalPrograms(Struct):
 
     def _require_holdable(self, spec: SpawnSpec) -> None:
         """Raise UsageError for limits that the other program does not support, instead of ignoring them."""
-        bounds, definition = spec.bounds or AgentBounds(), self.context.definition
+        bounds = spec.bounds or AgentBounds()
+        definition = self.context.definition
         role = definition.role(spec.agent_type) if definition is not None else None
         cannot = [
             what

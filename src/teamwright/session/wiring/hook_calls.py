@@ -91,7 +91,8 @@ async def _open_model(agent_factory: AgentFactory, name: str) -> Model:
 async def _ask_model(
     agent_factory: AgentFactory, event: str, question: ModelQuestion, payload: Mapping[str, Any]
 ) -> str:
-    model, settings = await _open_model(agent_factory, question.model), agent_factory.toolset.model_settings
+    model = await _open_model(agent_factory, question.model)
+    settings = agent_factory.toolset.model_settings
     fields = request_fields(model.card, settings, [text_block(SYSTEM)], [])
     fields["max_tokens"] = min(MAX_ANSWER_TOKENS, int(fields["max_tokens"]))
     message = encode({"role": "user", "content": [text_block(question.filled_prompt(payload))]})
@@ -105,7 +106,8 @@ async def _ask_agent(
     agent_factory: AgentFactory, event: str, question: ModelQuestion, payload: Mapping[str, Any]
 ) -> str:
     """Return the last text of a sub-agent of the event's member, which works in the directory of the event."""
-    subagents, kind = agent_factory.toolset.agents, hook_type()
+    subagents = agent_factory.toolset.agents
+    kind = hook_type()
     cwd = Path(str(payload.get("cwd", "")))
     spec = SpawnSpec(
         question.filled_prompt(payload),

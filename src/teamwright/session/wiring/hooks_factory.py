@@ -127,7 +127,8 @@ async def _confine(find: FindFactory, root: Path, hook: HookSpec, cwd: Path) -> 
         return None
     from teamwright.session.wiring.work_confinement import confine_line, confine_work, lead_gate, work_request
 
-    gate, program = lead_gate(agent_factory), f"a hook of {hook.event}"
+    gate = lead_gate(agent_factory)
+    program = f"a hook of {hook.event}"
     roots = [root, *agent_factory.policy.scope.directories]
     tree = work_tree(cwd)
     if tree is not None and tree not in roots:

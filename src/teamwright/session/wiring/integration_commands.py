@@ -54,7 +54,8 @@ class IntegrationCommands:
         self._sandbox.require()
         policy = make_policy(settings, home, trust.root, trust)
         self._gate = PermissionGate(_MEMBER, lambda: policy, approver)
-        self.settings, self._home = settings, home
+        self.settings = settings
+        self._home = home
 
     def command(self, text: str, timeout_s: float, purpose: str) -> SetupCommand:
         """Return a command with the environment of agents' commands."""

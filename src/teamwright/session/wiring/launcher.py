@@ -121,7 +121,8 @@ class MemberLauncher(Struct):
 
     def _resolved(self) -> dict[str, object]:
         """Return values of this process's options and settings that another process would resolve differently."""
-        context, waits = self.context, ask_timeout(self.context)
+        context = self.context
+        waits = ask_timeout(context)
         deadline = {} if waits is None else {"ask_timeout_s": waits}
         shared = self.team.external.shared_list  # a resume takes the list from the team, without a flag
         listed = {"task_list": shared} if shared else {}
@@ -267,7 +268,9 @@ class LeadServices(Struct):
         team = self.agent_factory.team
         if team is None:
             raise TeamRefused("team-refused", "there is no team any more", note="nothing was done")
-        cwd, has, bundle = self.agent_factory.work_directory, str(fields["has"]), str(fields["bundle"])
+        cwd = self.agent_factory.work_directory
+        has = str(fields["has"])
+        bundle = str(fields["bundle"])
         return await asyncio.to_thread(exchange_commits, cwd, team, name, has, bundle)
 
     async def _run_person_action(self, name: str, what: str, fields: IpcBody) -> IpcBody:
@@ -285,7 +288,8 @@ class LeadServices(Struct):
 
     async def _reserve(self, name: str, fields: IpcBody) -> IpcBody:
         """Reserve budget for a call of this member or its sub-agent, in the run and in its task."""
-        budget_tracker, call = self._budget_tracker, Estimate(**fields["call"])
+        budget_tracker = self._budget_tracker
+        call = Estimate(**fields["call"])
         got = await budget_tracker.reserve(self._scopes(name), call, str(fields.get("agent") or name), name)
         if isinstance(got, BudgetRefusal):
             return {"refused": [got.limit, got.reason]}
@@ -309,7 +313,8 @@ class LeadServices(Struct):
         match event:
             case ModelCallEnded():
                 budget_tracker, task = self._budget_tracker, event.task
-                failed, is_beside = event.aside == FAILED_ATTEMPTS, bool(event.aside)
+                failed = event.aside == FAILED_ATTEMPTS
+                is_beside = bool(event.aside)
                 budget_tracker.add_usage(
                     event.member,
                     event.usage,

@@ -82,7 +82,9 @@ def _source_of(kind: AgentType, context: SessionContext, bash: BashSettings, cwd
     """Return the rules for reading the servers of an agent definition: as for a server of the repository, of a plugin
     or of the person, whichever the definition belongs to.
     """
-    settings, root, withheld = context.settings, context.trust.root, _withheld(context, bash)
+    settings = context.settings
+    root = context.trust.root
+    withheld = _withheld(context, bash)
     plugin = next((one for one in context.places.plugins if kind.source == f"{PLUGIN} {one.name}"), None)
     if plugin is not None:
         return _plugin_source(plugin, context, bash, cwd)

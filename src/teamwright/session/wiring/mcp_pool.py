@@ -101,7 +101,8 @@ def _confine(context: SessionContext, agent_factory: AgentFactory, config: Serve
     It is no wider than the commands of the lead, and of the agents whose type defines the server. In a worktree it
     changes only that. A plugin's server may change the plugin's data.
     """
-    session, policy = agent_factory.toolset.use_sandbox(), agent_factory.policy
+    session = agent_factory.toolset.use_sandbox()
+    policy = agent_factory.policy
     if session is None:
         return None
     sandbox = session.narrowed(narrow(agent_factory.first.sandbox, config.bounds))

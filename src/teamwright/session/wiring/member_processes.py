@@ -67,11 +67,15 @@ class MemberProcesses(Struct):
         from teamwright.session.wiring.backends import ExternalPrograms
         from teamwright.session.wiring.launcher import LeadServices, MemberLauncher
 
-        context, agent_factory, log, policy = self.context, self.agent_factory, self.log, self.agent_factory.policy
+        context = self.context
+        agent_factory = self.agent_factory
+        log = self.log
+        policy = agent_factory.policy
         # A member on another machine has other settings: it receives every rule.
         rules = self.settings_rules if context.options.stores is None else ()
         services = LeadServices(agent_factory, log.has_listeners, rules, self.calls_left_open)
-        watched, path = log.has_listeners, context.directory / WIRE
+        watched = log.has_listeners
+        path = context.directory / WIRE
         hub = self._hub = MemberConnections(team, path, services, is_watched=watched, translate=services.translate)
         log.follow_listeners(hub.set_watched)
         log.subscribe(lambda _number, event: hub.forward(event), live=False)
@@ -89,7 +93,8 @@ class MemberProcesses(Struct):
             from teamwright.backends.session_backends import BackendChoice
 
             context = self.context
-            logs, at_terminal = context.directory / MEMBERS, context.options.interactive
+            logs = context.directory / MEMBERS
+            at_terminal = context.options.interactive
             self._backends = BackendChoice(
                 context.env,
                 context.settings.places,

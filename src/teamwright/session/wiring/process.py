@@ -107,7 +107,9 @@ def make_agent_factory(
     services: AgentServices,
 ) -> AgentFactory:
     """Create the factory of all agents of this process. `budget_tracker` has the budget of their calls."""
-    options, settings, trust = context.options, context.settings, context.trust
+    options = context.options
+    settings = context.settings
+    trust = context.trust
     resolver = make_resolver(context, log.emit)
     sandbox = sandbox_maker(context, log.emit)
     style, problem = _style(context)
@@ -170,7 +172,9 @@ def _toolset(
     find_factory: FindFactory,
 ) -> Toolset:
     """Create the toolset, with the hooks, the MCP servers and the web search of the process."""
-    settings, options, jobs = context.settings, context.options, services.jobs
+    settings = context.settings
+    options = context.options
+    jobs = services.jobs
     models = model_settings(settings)
     bash = replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models)))
     hooks = make_hooks(
@@ -215,7 +219,8 @@ def _notify_from_thread(loop: asyncio.AbstractEventLoop, log: EventLog, text: st
 def _describe_caller(found: FindFactory, caller: str) -> tuple[str, str, str]:
     """Return the lead or the member that an agent works for, the name of its team and the number of its task."""
     factory = found()
-    inherited, team = factory.inheritances.get(caller), factory.team
+    inherited = factory.inheritances.get(caller)
+    team = factory.team
     member = caller if inherited is None else inherited.root
     return member, team.name if team is not None and team.exists else "", factory.budget_tracker.task_of(member)
 

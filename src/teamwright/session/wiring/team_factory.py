@@ -100,7 +100,8 @@ def make_team(
     joined = joined or JoinedTeam("", "")
     if joined.directory:
         team_settings = replace(team_settings, ping_pong=sys.maxsize)
-    files, shared_list = HomeStores(context.home), ""
+    files = HomeStores(context.home)
+    shared_list = ""
     stores = joined.stores or context.options.stores or files
     if (task_list := context.options.task_list) is not None:
         from teamwright.tasks.shared_list import list_name
@@ -250,7 +251,8 @@ class TaskChecks(Struct):
         seen_from = self.allowed.decision_directory(command)
         if command == self.settings.command or seen_from == cwd:
             return True
-        policy, path = self._policy(by), self.search_path
+        policy = self._policy(by)
+        path = self.search_path
         now = policy.decide("Bash", Access(command=command, cwd=cwd, search_path=path)).verdict
         if seen_from is not None:
             then = policy.decide("Bash", Access(command=command, cwd=seen_from, search_path=path)).verdict
@@ -377,7 +379,8 @@ class AllowedCommands:
         except OSError:
             return {}
         if self._seen != (now := (stat.st_ino, stat.st_mtime_ns, stat.st_size)):
-            self._commands, self._seen = self._read(), now
+            self._commands = self._read()
+            self._seen = now
         return self._commands
 
     def _read(self) -> dict[str, str]:

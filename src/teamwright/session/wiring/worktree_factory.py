@@ -81,7 +81,8 @@ def make_integration(
 
     Raises CannotStart outside a repository.
     """
-    settings, name = context.settings.worktrees, team.name or team.session_list_name
+    settings = context.settings.worktrees
+    name = team.name or team.session_list_name
     return Integration(
         open_repository(agent_factory, context.cwd),
         context.home.worktrees,
@@ -128,7 +129,8 @@ async def _confine(
 
     It is no wider than that of the lead's commands, and of the commands of the agent that works there.
     """
-    program, session = f"the {purpose} of the worktree {tree.name}", agent_factory.toolset.use_sandbox()
+    program = f"the {purpose} of the worktree {tree.name}"
+    session = agent_factory.toolset.use_sandbox()
     sandbox = session and session.narrowed(narrow(agent_factory.first.sandbox, bounds))
     return await confine_line(sandbox, lead_gate(agent_factory), program, (tree,), command, tree)
 
@@ -148,7 +150,8 @@ class RemoteCommits(Struct, frozen=True):
 
     async def receive(self) -> None:
         """Fetch the integrated work of the team. Raises WorktreeRefused, CannotStart."""
-        git, ref = RepositoryGit.open(self.record.tree), f"refs/heads/{self.record.integration_branch}"
+        git = RepositoryGit.open(self.record.tree)
+        ref = f"refs/heads/{self.record.integration_branch}"
         known = await asyncio.to_thread(git.commit_of, ref)
         answer = await self._call(has=known or self.record.base)
         if answer["bundle"]:
@@ -159,7 +162,8 @@ class RemoteCommits(Struct, frozen=True):
 
     async def send(self, tip: str) -> None:
         """Send the member's commits, before its task is completed. Raises WorktreeRefused, CannotStart."""
-        tree, ref = self.record.tree, f"refs/{self.record.branch}"
+        tree = self.record.tree
+        ref = f"refs/{self.record.branch}"
         await asyncio.to_thread(RepositoryGit.open(tree).read, "update-ref", ref, tip)
         if bundle := await asyncio.to_thread(bundle_ref, tree, ref, self.record.base):
             await self._call(bundle=b64encode(bundle).decode())
@@ -179,7 +183,8 @@ def exchange_commits(cwd: Path, team: SessionTeam, member: str, has: str, bundle
     branch = member_branch(team.directory, member)
     if bundle:
         fetch_bundle(cwd, b64decode(bundle), f"refs/{branch}")
-    git, ref = RepositoryGit.open(cwd), f"refs/heads/{integration_branch(team.name or team.session_list_name)}"
+    git = RepositoryGit.open(cwd)
+    ref = f"refs/heads/{integration_branch(team.name or team.session_list_name)}"
     team_bundle = None
     if re.fullmatch(r"[0-9a-f]{40,64}", has) and git.commit_of(ref):
         team_bundle = bundle_ref(cwd, ref, has)

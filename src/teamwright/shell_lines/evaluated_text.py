@@ -112,7 +112,9 @@ def _shell_options(words: Words) -> _ShellOptions | None:
 
     Shells read further options after `-c`, and each `o` and `O` of a word takes one more word.
     """
-    letters, at, changes = "", 1, False
+    letters = ""
+    at = 1
+    changes = False
     while at < len(words):
         word = words[at]
         if word is None:

@@ -428,7 +428,8 @@ class SimpleCommandReader:
         assignments: list[Assignment] = []
         words: list[Word] = []
         redirections: list[Redirection] = []
-        declares, marked = False, self.timed
+        declares = False
+        marked = self.timed
         self.timed = False
         while True:
             scanner.blanks()
@@ -468,7 +469,8 @@ class SimpleCommandReader:
         found = _ASSIGNED.match(scanner.text, scanner.at, scanner.end)
         if found is None:
             return None
-        after, element = found.end(), None
+        after = found.end()
+        element = None
         if found[2]:
             subscript = _ELEMENT.match(scanner.text, after - 1, scanner.end)
             if subscript is None:
@@ -592,8 +594,10 @@ class HereDocumentReader:
         if _ODD_ESCAPE.search(scanner.text, start, end):
             raise UnreadableLine("it has a here-document with lines that are joined")
         waiting, scanner.waiting = scanner.waiting, []
-        scanner.at, scanner.end = start, end
+        scanner.at = start
+        scanner.end = end
         document.body += self.words.document_parts()
         if scanner.at != end:
             raise UnreadableLine(RARE_DOCUMENT)
-        scanner.end, scanner.waiting = around, waiting
+        scanner.end = around
+        scanner.waiting = waiting

@@ -199,7 +199,8 @@ class SyntaxWalk:
 
     def _and_or(self, node: AndOr, places: Directories) -> DirectoriesAfter:
         ok, ever = self.visit(node.items[0], places)
-        assigned, chained = self.state.values.assigned, True
+        assigned = self.state.values.assigned
+        chained = True
         for both, item in zip(node.signs, node.items[1:], strict=True):
             chained = chained and both
             self.state.values.assigned = self.state.values.assigned if chained else assigned
@@ -225,7 +226,8 @@ class SyntaxWalk:
     def _branches(self, node: BranchCommand, places: Directories) -> DirectoriesAfter:
         for word in node.words:
             self.words.list_word(word, places)
-        reached, assigned = places, self.state.values.assigned
+        reached = places
+        assigned = self.state.values.assigned
         for at, test in enumerate(node.always):
             reached = reached | self.visit(test, reached)[1]
             if at:
@@ -267,7 +269,8 @@ class SyntaxWalk:
         return moved[0], moved[1] | places
 
     def _loop(self, node: WhileLoop | ForLoop, places: Directories) -> DirectoriesAfter:
-        names, assigned = variables_set_by(node), self.state.values.assigned
+        names = variables_set_by(node)
+        assigned = self.state.values.assigned
         reached = self._list_loop_body(node, places)
         if reached != places and None not in places:
             self.state.add_doubt("it changes the directory in a loop")

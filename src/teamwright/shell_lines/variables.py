@@ -90,11 +90,15 @@ class ShellVariables:
     def copy(self) -> ShellVariables:
         """Return an independent copy."""
         variables = ShellVariables.__new__(ShellVariables)
-        variables.home, variables.directory, variables.splits_plainly = self.home, self.directory, self.splits_plainly
+        variables.home = self.home
+        variables.directory = self.directory
+        variables.splits_plainly = self.splits_plainly
         variables.matches_plainly = self.matches_plainly
         variables.assigned = self.assigned
         variables._known = dict(self._known)
-        variables._any, variables._is_unreliable, variables._volatile = self._any, self._is_unreliable, self._volatile
+        variables._any = self._any
+        variables._is_unreliable = self._is_unreliable
+        variables._volatile = self._volatile
         return variables
 
     def in_subshell(self) -> ShellVariables:
@@ -130,7 +134,9 @@ class ShellVariables:
         if ANY in names or UNRELIABLE in names:
             self._any = True
             self._known.clear()
-            self.home, self.splits_plainly, self.matches_plainly = "", False, False
+            self.home = ""
+            self.splits_plainly = False
+            self.matches_plainly = False
             return
         for name in names:
             self._known[name] = None

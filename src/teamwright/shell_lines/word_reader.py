@@ -162,7 +162,8 @@ class WordReader:
 
         Shells remove a backslash before a newline first, so what follows may belong to it.
         """
-        found, scanner = self._expanded(quoted), self.scanner
+        found = self._expanded(quoted)
+        scanner = self.scanner
         if scanner.text.startswith("\\\n", scanner.at) and scanner.text[scanner.at - 1] not in ")}":
             raise UnreadableLine("it has a line end in an expansion")
         return found
@@ -300,7 +301,8 @@ class WordReader:
         alone = len(body.items) == 1 and isinstance(body.items[0], SimpleCommand) and not body.background
         if scanner.waiting or (scanner.documents_read > documents and not alone):
             raise UnreadableLine(RARE_DOCUMENT)
-        scanner.waiting, scanner.documents_read = around, documents
+        scanner.waiting = around
+        scanner.documents_read = documents
         return body
 
     def _backticks(self, quoted: bool) -> Substitution:
@@ -314,7 +316,8 @@ class WordReader:
         body = self._read_separately()
         if scanner.at != end:
             raise UnreadableLine(NOT_BASH)
-        scanner.at, scanner.end = end + 1, around
+        scanner.at = end + 1
+        scanner.end = around
         return Substitution(body, quoted)
 
     def _encoded(self) -> WordPart:

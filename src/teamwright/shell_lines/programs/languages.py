@@ -132,7 +132,8 @@ class _AwkReader:
     def name(self, text: str) -> bool:
         calls = self.program[self.at :].lstrip(" \t").startswith("(")
         defines = self.last == "keyword" and self.word == "function"
-        self.word, self.last = text, "keyword"
+        self.word = text
+        self.last = "keyword"
         if defines:
             return calls and self.define(text)
         if text == "function":

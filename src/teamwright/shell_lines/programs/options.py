@@ -163,7 +163,8 @@ class _Reader:
             name, equals, value = word.partition("=")
             return self.valued(name, value if equals else None)
         for at, letter in enumerate(word[1:], 2):
-            name, rest = f"-{letter}", word[at:]
+            name = f"-{letter}"
+            rest = word[at:]
             found = self.by.options.get(name)
             if found is None:
                 return False

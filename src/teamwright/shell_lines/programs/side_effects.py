@@ -434,7 +434,8 @@ def _option_in(names: Sequence[str], word: str, after: str | None, named: Sequen
 
 def _text_in(names: Sequence[str], words: Words, named: Sequence[str]) -> str:
     """Return the operand with a side effect: a text in its language, a variable, one more file."""
-    program, bad = names[0], [_BAD_TEXTS[name] for name in names if name in _BAD_TEXTS]
+    program = names[0]
+    bad = [_BAD_TEXTS[name] for name in names if name in _BAD_TEXTS]
     operands = [word for word in words[1:] if word is not None and not word.startswith("-")]
     for word in words[1:]:
         if word in named:

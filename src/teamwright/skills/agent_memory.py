@@ -95,7 +95,8 @@ def _read_beginning(file: Path, directory: Path) -> str:
     except OSError as problem:
         return f"[{MEMORY_FILE} cannot be read: {problem.strerror or problem}]"
     lines = text.split("\n")
-    first_lines, size = list[str](), 0
+    first_lines = list[str]()
+    size = 0
     for line in lines[:MAX_LINES]:
         size += len(line.encode()) + 1
         if size > MAX_BYTES:

@@ -105,7 +105,8 @@ class UnreadableFrontMatter(ValueError):
 
     def __init__(self, what: str, line: int = 0) -> None:
         super().__init__(what)
-        self.what, self.line = what, line
+        self.what = what
+        self.line = line
 
 
 class FrontMatter(Struct, frozen=True):
@@ -143,7 +144,8 @@ class _HeadError(Exception):
 
     def __init__(self, line: int, what: str, *, greedy: bool = False) -> None:
         super().__init__(what)
-        self.problem, self.greedy = FrontMatterProblem(line, what), greedy
+        self.problem = FrontMatterProblem(line, what)
+        self.greedy = greedy
 
 
 def split(text: str) -> tuple[str, str, int] | None:
@@ -185,7 +187,8 @@ def parse(text: str, begins: Begins = _any_name) -> FrontMatter:
     lines: dict[str, int] = {}
     problems = [] if problem is None else [problem]
     for key, value in node.value if node is not None else ():
-        name, line = str(_plain(key)), _line(key)
+        name = str(_plain(key))
+        line = _line(key)
         if name in values:
             problems.append(FrontMatterProblem(line, f"{name} is there twice; the last one counts"))
         values[name], lines[name] = _plain(value), line

@@ -344,7 +344,8 @@ def split_template(body: str) -> list[TemplatePiece]:
     for line in body.split("\n"):
         mark = _FENCE.match(line)
         if not fence and mark is not None:
-            fence, shell = mark[1], mark[2] == "!"
+            fence = mark[1]
+            shell = mark[2] == "!"
             found += _inline("\n".join([*plain, ""]) if plain else "")
             plain = [] if shell else [line]
         elif fence and mark is not None and mark[1].startswith(fence) and not mark[2]:

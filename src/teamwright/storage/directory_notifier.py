@@ -94,7 +94,8 @@ class InotifyNotifier:
 
     def _take(self, content: bytes, found: set[str]) -> bool:
         """Add the paths of these events to `found`. Return False when the system lost some."""
-        at, complete = 0, True
+        at = 0
+        complete = True
         while at < len(content):
             number, mask, _, length = _EVENT.unpack_from(content, at)
             at += _EVENT.size + length

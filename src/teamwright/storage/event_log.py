@@ -151,7 +151,8 @@ class EventLog:
         return unsubscribe
 
     def _set_live(self, live: tuple[Subscriber, ...]) -> None:
-        before, self._live = self.has_listeners(), live
+        before = self.has_listeners()
+        self._live = live
         if before is not self.has_listeners():
             for follower in self._followers:
                 follower(not before)
@@ -467,7 +468,8 @@ class LogTail:
 
     def skip_to(self, number: int, *, closed: bool) -> None:
         """Skip the events up to this number. `closed`: the last of them reports that its writer ended in order."""
-        self.after, self.closed = number, closed
+        self.after = number
+        self.closed = closed
 
     def read(self) -> list[tuple[int, TeamEvent]]:
         """Return the next logged events after `after`, at most a batch; empty at the end of the file."""
@@ -475,7 +477,8 @@ class LogTail:
         with contextlib.suppress(FileNotFoundError), open(self._path, "rb") as file:
             inode = os.fstat(file.fileno()).st_ino
             if inode != self._inode:
-                self._inode, self._offset = inode, 0
+                self._inode = inode
+                self._offset = 0
             file.seek(self._offset)
             while len(found) < _BATCH and (line := file.readline())[-1:] == b"\n":
                 self._offset += len(line)

@@ -125,7 +125,8 @@ class Watcher:
         Only names that `concerns` accepts are reported; None means that any may have changed. The directory may be
         missing at first. Ends when the returned function is called.
         """
-        name, listener = str(directory), _Listener(concerns, callback)
+        name = str(directory)
+        listener = _Listener(concerns, callback)
         place = self._followed_directories.get(name)
         if place is None:
             place = self._followed_directories[name] = _FollowedDirectory(_directory_state(name))
@@ -211,7 +212,9 @@ class Watcher:
 
     def _rewatch(self) -> None:
         """Watch the wanted directories. A directory that replaced another one of the same path is a new one."""
-        directories, before, added = self._directories_to_watch(), self._directories, False
+        directories = self._directories_to_watch()
+        before = self._directories
+        added = False
         self._directories = {name: inode for name, inode in before.items() if directories.get(name) == inode}
         try:
             if self._notifier is None:

@@ -219,7 +219,8 @@ def _unreadable(root: Path, path: Path, problem: OSError) -> CannotStart:
     found = [("reason", _reason(problem))]
     if isinstance(problem, PermissionError):
         with suppress(OSError):
-            owner, user = os.stat(path).st_uid, os.geteuid()
+            owner = os.stat(path).st_uid
+            user = os.geteuid()
             own = f"chmod -R u+rwX {quote(str(root))}"
             elsewhere.insert(0, own if owner == user else f"sudo chown -R {user} {quote(str(root))}")
             found.append(("owner", f"user {owner}; this process runs as user {user}"))

@@ -17,7 +17,8 @@ def real_path(path: str | os.PathLike[str]) -> str:
     """Return the real path, as `os.path.realpath` does, but keep what comes after a process of `/proc` as written."""
     text = os.fspath(path)
     waiting = (text if text.startswith("/") else os.path.join(os.getcwd(), text)).split("/")[::-1]
-    found, links = "", 0
+    found = ""
+    links = 0
     while waiting:
         name = waiting.pop()
         if name in {"", "."}:

@@ -52,7 +52,8 @@ def has_prompt(transcript: Path, id: str) -> bool:
     """Return True when the transcript contains this prompt, delivered or queued."""
     if find_delivered_ids(transcript, {id}):
         return True
-    mark, queued = f'"id":"{id}"'.encode(), b'{"type":"queued"'
+    mark = f'"id":"{id}"'.encode()
+    queued = b'{"type":"queued"'
     return any(line.startswith(queued) and mark in line for line in read_backward(transcript))
 
 
@@ -61,7 +62,11 @@ def restore_counts(run: SubagentRun) -> None:
 
     An unreadable transcript changes nothing.
     """
-    begun, usage, tools, text, last_ms = iso_time(run.started_ms), NO_USAGE, 0, "", run.started_ms
+    begun = iso_time(run.started_ms)
+    usage = NO_USAGE
+    tools = 0
+    text = ""
+    last_ms = run.started_ms
     with suppress(StorageError, OSError, ValueError, KeyError, TypeError):
         for line in read_backward(run.transcript):
             if not line.startswith(b'{"type":"assistant"'):
@@ -74,7 +79,10 @@ def restore_counts(run: SubagentRun) -> None:
             usage += Usage.from_json(fact["usage"])
             tools += sum(1 for block in content if block["type"] == "tool_use")
             text = text or message_text(content)
-    run.usage, run.tokens, run.tool_calls, run.duration_ms = usage, usage.tokens, tools, last_ms - run.started_ms
+    run.usage = usage
+    run.tokens = usage.tokens
+    run.tool_calls = tools
+    run.duration_ms = last_ms - run.started_ms
     run.text = run.text or text
 
 
@@ -173,12 +181,14 @@ class RunJournal:
                     self._apply(cast("dict[str, Any]", json.loads(line)), runs)
         for run in runs.values():
             if run.is_running:
-                run.state, run.failure_reason = "killed", PROCESS_ENDED
+                run.state = "killed"
+                run.failure_reason = PROCESS_ENDED
             run.set_ended()
         return runs
 
     def _apply(self, fact: dict[str, Any], runs: dict[str, SubagentRun]) -> None:
-        id, run = str(fact["id"]), runs.get(str(fact["id"]))
+        id = str(fact["id"])
+        run = runs.get(id)
         match fact["type"]:
             case "begun":
                 new_run = SubagentRun(id, str(fact["owner"]), Path(str(fact["file"])), Path(str(fact["transcript"])))

@@ -156,7 +156,8 @@ class Subagents(SubagentRuns):
             self.withdraw(owner, run.notice_key)  # a kill ended it, and it runs again before the notice
         queue_lost_notices(run, talk, self._jobs, self)
         words = prompt_block(owner if id else run.owner, run, talk.tags, prompt)
-        run.owner, run.background = owner, background
+        run.owner = owner
+        run.background = background
         if not prompt and run.usage is None:
             restore_counts(run)
         if prompt:
@@ -215,7 +216,8 @@ class Subagents(SubagentRuns):
     async def _run(self, run: SubagentRun, agent: Agent, opening: UserMessage | None, file: OutputFile) -> None:
         from teamwright.subagents.run_loop import run_subagent
 
-        started, begun = time.monotonic(), agent.conversation.message_count
+        started = time.monotonic()
+        begun = agent.conversation.message_count
         outcome = "cancelled"
         try:
             end = await run_subagent(run, agent, opening, lambda: self._running_kind(run.id), self.settings.jobs_wait_s)
@@ -229,7 +231,9 @@ class Subagents(SubagentRuns):
             run.failure_reason = run.cause or (SESSION_ENDED if self._closed else "it was cancelled from inside")
             run.text = agent.conversation.text_since(begun)
         except Exception as problem:
-            outcome, run.state, run.error = "failed", "failed", problem
+            outcome = "failed"
+            run.state = "failed"
+            run.error = problem
             if not isinstance(problem, TeamwrightError):
                 log_failure(f"the sub-agent {run.id} failed", problem)
             run.failure_reason = (

@@ -126,7 +126,8 @@ class RunEvents:
         run = self._run
         if isinstance(event, ModelCallEnded):
             run.usage = event.usage if run.usage is None else run.usage + event.usage
-            run.tokens, run.tool_calls = run.usage.tokens, run.tool_calls + event.tools
+            run.tokens = run.usage.tokens
+            run.tool_calls += event.tools
             if not event.aside and run.agent is not None:
                 self._file.write_answer(run.agent.conversation.last_content())
 

@@ -128,20 +128,30 @@ class SubagentRun(Struct, eq=False):
     def record_turn_end(self, end: TurnEnd) -> None:
         """Record the end of its turns."""
         self.state = "completed" if end.stop == "done" else "failed"
-        self.text, self.failure_reason, self.limit, self.end = end.text, end.explanation, end.limit, end
+        self.text = end.text
+        self.failure_reason = end.explanation
+        self.limit = end.limit
+        self.end = end
 
     def next_generation(self, answers_before: int) -> None:
         """Begin another generation, whose usage starts at zero."""
-        self.generation, self.answers_before = self.generation + 1, answers_before
+        self.generation += 1
+        self.answers_before = answers_before
         self.usage = None
         self.tokens = self.tool_calls = self.duration_ms = 0
 
     def reset(self) -> None:
         """Reset its end, before it runs. The usage of a generation that a kill interrupted stays."""
-        self.state, self.text, self.failure_reason = "running", "", ""
-        self.limit, self.cause, self.unread_messages, self.result_read = "", "", 0, False
+        self.state = "running"
+        self.text = ""
+        self.failure_reason = ""
+        self.limit = ""
+        self.cause = ""
+        self.unread_messages = 0
+        self.result_read = False
         self.error = self.end = None
-        self.ended, self.released = asyncio.Event(), asyncio.Event()
+        self.ended = asyncio.Event()
+        self.released = asyncio.Event()
 
     def set_ended(self) -> None:
         """Set its end, and replace its event by one that all ended runs share, since a session remembers many."""

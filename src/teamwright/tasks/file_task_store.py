@@ -230,7 +230,8 @@ async def _claim_next(files: TaskFiles, actor: Actor, settle_ms: int = 0) -> tup
 
 async def _claim_first_free(files: TaskFiles, actor: Actor, settle_ms: int, *, wait: bool) -> tuple[Task, Task] | None:
     """Try the candidates once. Without `wait`, a task whose lock is held by another process is skipped."""
-    index, at = files.index, 0
+    index = files.index
+    at = 0
     while (number := index.next_ready(at)) is not None:
         index.refresh_in_flight(below=number)
         number = min(number, index.next_ready(at) or number)

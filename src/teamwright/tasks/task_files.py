@@ -117,7 +117,8 @@ class TaskFiles:
         A file that another program damaged is set aside and the last valid state restored. Raises StorageError
         (`damaged-file`) when this process never saw a valid state.
         """
-        task, path = self.index.refresh_task(int(id), fresh=True), self.path(id)
+        task = self.index.refresh_task(int(id), fresh=True)
+        path = self.path(id)
         if not self.index.is_damaged(int(id)):
             return task
         if task is None:

@@ -61,7 +61,8 @@ async def archive_finished(files: TaskFiles, target: Path, days: float) -> int:
 
 
 def _long_finished(files: TaskFiles, days: float) -> list[int]:
-    known, changed = files.index.known_tasks(), files.index.changed_ms
+    known = files.index.known_tasks()
+    changed = files.index.changed_ms
     limit = max((changed(task.number) for task in known), default=0) - days * _DAY_MS
     finished = [task for task in known if task.is_finished]
     unfinished = [task for task in known if not task.is_finished]

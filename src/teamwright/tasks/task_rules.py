@@ -252,7 +252,8 @@ def is_owner(owner: str | None, name: str) -> bool:
     """
     if owner is None or _name_without_team(owner) != _name_without_team(name):
         return False
-    one, other = owner.partition("@")[2], name.partition("@")[2]
+    one = owner.partition("@")[2]
+    other = name.partition("@")[2]
     return not (one and other) or one == other
 
 

@@ -132,7 +132,8 @@ def _names_meet(one: str, other: str) -> bool:
         if place == (len(one), len(other)):
             return True
         seen.add(place)
-        ours, theirs = one[at : at + 1], other[to : to + 1]
+        ours = one[at : at + 1]
+        theirs = other[to : to + 1]
         steps = {(at + 1, to)} if ours == "*" else set[tuple[int, int]]()
         steps |= {(at, to + 1)} if theirs == "*" else set[tuple[int, int]]()
         if ours and theirs:

@@ -77,7 +77,8 @@ class StoredTeams:
         return UnfinishedWork(members, still_open, unread)
 
     async def create(self, new: NewTeam) -> CreatedTeam:
-        name, own = team_name(new.name), session_list_name(new.lead.session)
+        name = team_name(new.name)
+        own = session_list_name(new.lead.session)
         self._refuse_second(await self._table.list(), new, name)
         while True:
             teams = await self._table.list()
@@ -161,7 +162,8 @@ class StoredTeams:
 
 def _free_directory(name: str, teams: list[StoredTeam]) -> str:
     used_directories = {team.directory for team in teams if team.config.name != name}
-    base, number = team_directory_name(name), 2
+    base = team_directory_name(name)
+    number = 2
     directory = base
     while directory in used_directories:
         directory, number = f"{base}-{number}", number + 1

@@ -213,13 +213,15 @@ class Teams:
 
     async def take_over(self, directory: str, lead: LeadLease, log: str) -> TeamFile:
         """See TeamCatalogue. Removes what dead processes left. Raises TeamRefused for another product's team too."""
-        state, place = self._stores.state(directory), self.home.team(directory)
+        state = self._stores.state(directory)
+        place = self.home.team(directory)
         if not state.path.exists():
             raise _foreign_team_error(directory, place)
         self._stores.remove_dead_locks(directory)
         file = await take_lead(state, lead, log)
         TeamDoorbells(self.home, directory).remove_unused()
-        requests, tasks = RequestStore.of_team(self.home, directory), self._stores.task_directory(directory)
+        requests = RequestStore.of_team(self.home, directory)
+        tasks = self._stores.task_directory(directory)
         remove_old_pending_files(place, place / "inboxes", requests.directory, tasks)
         return file
 
@@ -289,7 +291,8 @@ class Teams:
         return self._is_alive(lead_of_session(session, self.home.session(Path(leads[0].cwd), session)))
 
     async def _free_directory(self, name: str) -> str:
-        base, number = team_directory_name(name), 2
+        base = team_directory_name(name)
+        number = 2
         directory = base
         while self._stores.roster(directory).exists or self._stores.is_shared(directory):
             directory, number = f"{base}-{number}", number + 1

@@ -258,7 +258,9 @@ class TeamStatus(Struct):
             if isinstance(event, TurnEnded):
                 member.failed = (event.detail or "its turn failed") if event.stop == "failed" else ""
         elif member.state not in {MemberState.IDLE, *INCARNATION_ENDS}:
-            member.doing, member.what, member.doing_since = event.doing, event.what[:200], event.since
+            member.doing = event.doing
+            member.what = event.what[:200]
+            member.doing_since = event.since
             member.stalled = event.stalled
 
     def _apply_member(self, event: MemberChanged) -> None:
@@ -280,11 +282,15 @@ class TeamStatus(Struct):
             state = MemberState.IDLE  # it leads a team, and has had no turn in this process yet
         if state != member.state or member.lost:
             member.since = event.at
-        member.state, member.detail = state, event.detail
-        member.incarnation, member.turn, member.lost = event.incarnation, event.turn, False
+        member.state = state
+        member.detail = event.detail
+        member.incarnation = event.incarnation
+        member.turn = event.turn
+        member.lost = False
         member.active = max(member.active, event.at)
         if event.model:
-            member.model, member.effort = event.model, event.effort
+            member.model = event.model
+            member.effort = event.effort
         member.color = event.color or member.color
         member.clear_activity()
         if member.has_ended:
@@ -295,7 +301,8 @@ class TeamStatus(Struct):
             self.members[LEAD] = MemberStatus(LEAD, MemberState.IDLE, since=event.at)  # it has had no turn yet
         if (member := self._touch(event)) is not None:
             if isinstance(event, ModelChanged):
-                member.model, member.effort = event.model, event.effort
+                member.model = event.model
+                member.effort = event.effort
             else:
                 member.mode = event.mode
 
@@ -327,12 +334,16 @@ class TeamStatus(Struct):
 
     def _apply_session(self, event: TeamChanged | SessionOpened | RunEnded) -> None:
         if isinstance(event, RunEnded):
-            self.ended, self.ended_at = event.stop, event.at
+            self.ended = event.stop
+            self.ended_at = event.at
         elif isinstance(event, SessionOpened):
-            self.pid, self.opened_at, self.ended = event.pid, event.at, ""
+            self.pid = event.pid
+            self.opened_at = event.at
+            self.ended = ""
             self.requests.clear()
             for member in self.members.values():
-                member.turn, member.lost = 0, not member.has_ended and member.state != MemberState.SUSPENDED
+                member.turn = 0
+                member.lost = not member.has_ended and member.state != MemberState.SUSPENDED
                 member.clear_activity()
         elif event.change == "deleted":
             self._change_team("", "")
@@ -347,7 +358,8 @@ class TeamStatus(Struct):
         """Switch to another team, or none: only the lead stays."""
         for name in [name for name in self.members if name != LEAD]:
             self.other_usage += self.members.pop(name).usage
-        self.team, self.directory = team, directory
+        self.team = team
+        self.directory = directory
 
     def _forget_ended(self) -> None:
         if len(self.members) <= MAX_ENDED_MEMBERS:

@@ -64,7 +64,8 @@ def open_external_plan(
 
     Returns the new or existing request; None for an invalid one, with a warning.
     """
-    id, now = message.request_id, now_ms()
+    id = message.request_id
+    now = now_ms()
     body = {
         "kind": PLAN_KIND,
         "requester": name,
@@ -95,7 +96,8 @@ async def answer_external_plan(
     team: SessionTeam, name: str, request: Mapping[str, Any], answer: Mapping[str, Any]
 ) -> None:
     """Send the answer to the member, once. Raises InboxFull, LockTimeout, StorageError."""
-    id, approved = str(request["id"]), answer.get("approve") is True
+    id = str(request["id"])
+    approved = answer.get("approve") is True
     try:
         wished = Mode(str(answer.get("mode") or ""))
     except ValueError:
@@ -122,7 +124,8 @@ async def _wait_for_turn_end(team: SessionTeam, name: str, request: Mapping[str,
 
     The other product's newest version (2.1.330) starts no turn for an answer that it receives before that.
     """
-    opened_at, most = request.get("opened_at"), MAX_TURN_WAIT_S
+    opened_at = request.get("opened_at")
+    most = MAX_TURN_WAIT_S
     if team.find(name) is None:
         most = ANSWER_DELAY_S - ((now_ms() - opened_at) / 1000 if isinstance(opened_at, int) else 0.0)
     with suppress(TimeoutError):

@@ -95,7 +95,8 @@ class Lead(Struct):
         from teamwright.teams.incoming_mail import IncomingMail
         from teamwright.teams.protocol_message_text import TeamMailRules
 
-        agent, rules = self.agent, TeamMailRules(self.team, LEAD, self.agent.tags)
+        agent = self.agent
+        rules = TeamMailRules(self.team, LEAD, agent.tags)
         inbox = self.team.mailbox(LEAD)
         self.team.lead_mail = IncomingMail(LEAD, inbox, agent.conversation, agent.emit, rules, busy=self.busy)
         self._stop_watch = self.team.watch_inbox(LEAD, self.team.lead_mail)
@@ -117,7 +118,8 @@ class Lead(Struct):
 
     def begin_run(self, text: str = "") -> None:
         """Forget the end of the last run, and why a hook rejected its prompt. `text` is the answer so far."""
-        self.last_end, self.refusal_reason = TurnEnd("done", text), ""
+        self.last_end = TurnEnd("done", text)
+        self.refusal_reason = ""
 
     def add_prompt(self, content: Sequence[Block]) -> None:
         """Add a prompt of the user: for the next turn, or for the next model call of the running turn.
@@ -191,7 +193,8 @@ class Lead(Struct):
         """Add a note as `add_note`, and store it in the transcript at once, so that no kill loses it. Raises
         StorageError.
         """
-        id, block = f"notice:{key or message_id()}", self.agent.tags.note(text)
+        id = f"notice:{key or message_id()}"
+        block = self.agent.tags.note(text)
         self.agent.conversation.queue(id, [block])
         self._quiet_notes.append((id, block))
 
@@ -221,7 +224,8 @@ class Lead(Struct):
                 *await self.status_lines(),
                 _OPEN_WORK_TEXT,
             ]
-            beside, note = list(self._quiet_notes), self.agent.tags.note("\n".join(lines))
+            beside = list(self._quiet_notes)
+            note = self.agent.tags.note("\n".join(lines))
             blocks, ids = (
                 (*(block for _, block in beside), note),
                 (*(one for one, _ in beside), f"notice:{message_id()}"),
@@ -242,7 +246,8 @@ class Lead(Struct):
         while end.stop == "done":
             self.team.changed.clear()
             if (next_end := await self.run_turn()) is not None:
-                end, looked = next_end, False
+                end = next_end
+                looked = False
             elif self._has_input():
                 continue
             elif not self.team.is_quiet():

@@ -61,7 +61,8 @@ class RateLimitPause:
         again_s = end.failure.retry_after_s if end.failure is not None else None
         self.owes_turn = end.failure is not None and (end.failure.retriable or again_s is not None)
         if again_s is None:
-            self.due, self.tries = None, 0
+            self.due = None
+            self.tries = 0
         elif self.tries >= MAX_TRIES:
             self.due = None
         else:

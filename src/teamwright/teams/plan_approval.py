@@ -124,7 +124,8 @@ async def answer_plan(
     """
     request = team.requests.get(request_id) or {}
     name = str(request.get("requester", ""))
-    incarnation, teammate = bound_incarnation(team, name), team.find(name)
+    incarnation = bound_incarnation(team, name)
+    teammate = team.find(name)
     if incarnation is None or not is_plan_of(request, name, incarnation):
         raise _refusal(f"{request_id[:120]!r} is not an open plan request of anybody here")
     if answer.by == LEAD and request.get("target") != LEAD:
@@ -170,7 +171,8 @@ async def _apply_and_notify(
     team: SessionTeam, teammate: LocalTeammate, request: Mapping[str, Any], answer: Mapping[str, Any]
 ) -> None:
     """Apply an answer, each step once: the mode changes, the member is notified and continues."""
-    request_id, approved = str(request["id"]), answer.get("approve") is True
+    request_id = str(request["id"])
+    approved = answer.get("approve") is True
     # requested rules count only when a reader approved them
     rules = [str(rule) for rule in request.get("rules") or ()] if answer.get("by") != POLICY_APPROVER else []
     mode = apply_answer(teammate, request, answer, rules)

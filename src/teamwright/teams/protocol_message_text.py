@@ -289,7 +289,8 @@ def _is_unopened_stop(team: SessionTeam, reader: str, entry: InboxEntry) -> bool
     """
     if "shutdown_request" not in entry.text[:200] or entry.sender != LEAD or team.external.led_externally:
         return False
-    message, teammate = parse_protocol(entry.text), team.find_in_process(reader)
+    message = parse_protocol(entry.text)
+    teammate = team.find_in_process(reader)
     if not isinstance(message, ShutdownRequest) or teammate is None:
         return False
     with suppress(TeamwrightError):

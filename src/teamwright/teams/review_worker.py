@@ -121,7 +121,8 @@ class ReviewWorker:
             chosen = await self._team.tasks.choose_reviewer(task, name) if name else None
             if chosen is None or chosen.review_note is None:
                 return
-            task, note = chosen, chosen.review_note
+            task = chosen
+            note = chosen.review_note
         if note.reviewer == USER:
             self._reviewers.pop(task.id, None)
             key = f"{task.id}:{note.round}"

@@ -107,7 +107,9 @@ async def process_end(team: SessionTeam, name: str, cause: str, agreed_to: str |
 
 async def finish_end(team: SessionTeam, pending_end: PendingEnd, *, is_rerun: bool = False) -> None:
     """Complete the steps after the end of a member. `is_rerun`: some of them may have been done before a kill."""
-    name, roster, tasks = pending_end.name, team.roster, team.tasks
+    name = pending_end.name
+    roster = team.roster
+    tasks = team.tasks
     FileStores(team.home).remove_dead_locks(team.directory)  # its process may have been killed while it had a lock
     handed = await _try_step(
         team, name, "its tasks could not be handed back", past_dead_lock(partial(tasks.release, name)), []
@@ -158,7 +160,8 @@ async def remove_crashed(team: SessionTeam, name: str, cause: str) -> bool:
     await team.state.change(lambda file: file.with_pending_end(parting))
     teammate = team.members.get(member.name)
     if teammate is not None:  # else a check of the roster at the same time would restore the entry, or report it
-        teammate.keeps_place, teammate.end_processed = False, False
+        teammate.keeps_place = False
+        teammate.end_processed = False
     try:
         await finish_end(team, parting)
     finally:
@@ -221,7 +224,8 @@ async def notify_lead_of_end(
 async def _send_end_to_lead(
     team: SessionTeam, pending_end: PendingEnd, message: TeammateTerminated, *, is_rerun: bool
 ) -> None:
-    name, inbox = pending_end.name, team.mailbox(LEAD)
+    name = pending_end.name
+    inbox = team.mailbox(LEAD)
     if pending_end.agreed_to and not (is_rerun and await inbox.contains(f"{pending_end.told}-agreed")):
         entry = team.external.own_entries.get(name)
         pane, backend = (entry.pane_id, entry.backend_type) if entry is not None else (IN_PROCESS, IN_PROCESS)
@@ -319,7 +323,8 @@ async def delete_team(team: SessionTeam, *, force: bool = False) -> None:
         if not force:
             await refuse_with_open_tasks(team)
         await _return_late_mail(team)
-        name, unseen = team.name, list[InboxEntry]()
+        name = team.name
+        unseen = list[InboxEntry]()
         if not team.external.files_removed:  # another program removed them: nothing is left to keep
             unseen = _unread_lead_mail(team, await team.teams.archive(team.directory))
         team.forget()

@@ -151,7 +151,8 @@ async def answer_stop(
     teammate = team.find_in_process(name)
     before = team.requests.get_answer(request_id)
     if before is not None and is_rerun and before.get("by") == name:
-        approve, reason = before.get("approve") is True, str(before.get("reason", ""))
+        approve = before.get("approve") is True
+        reason = str(before.get("reason", ""))
     elif before is not None:
         teammate = None
     if teammate is None or not is_stop_request_open(team, name, request_id):

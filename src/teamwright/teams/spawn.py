@@ -147,7 +147,8 @@ async def _resume_crashed(team: SessionTeam, name: str, incarnation: Incarnation
             undo.pop_all()
     again = replace(incarnation, crashed="", call=spec.call or incarnation.call)
     await team.state.change(lambda file: file.with_resumed(name, again))
-    teammate.crash_cause, teammate.call = incarnation.crashed, again.call
+    teammate.crash_cause = incarnation.crashed
+    teammate.call = again.call
     return teammate
 
 

@@ -311,13 +311,16 @@ class SessionTeam(Struct):
 
     def set_lead_model(self, model: str, effort: str) -> None:
         """Set the model and the effort of the lead, as shown to people and stored in team.json."""
-        self.lead_model, self.lead_effort = model, effort
+        self.lead_model = model
+        self.lead_effort = effort
 
     # ── creation and removal ──────────────────────────────────────────────────────────────────────────────────────────
 
     def adopt(self, name: str, directory: str, *, implicit: bool, change: str = "created") -> None:
         """Adopt the team in that directory as this session's; `team_creation` creates or finds it."""
-        self.name, self.directory, self.implicit = name, directory, implicit
+        self.name = name
+        self.directory = directory
+        self.implicit = implicit
         self._forget_files()
         self.external.reset()
         if self.lead is not None:

@@ -116,7 +116,8 @@ class _Recovery:
 
     async def recover(self) -> str:
         """Rebuild one file from the other. Returns a sentence about it; empty when no file needed it."""
-        config, file = _read_config(self.home, self.directory), _read_file(self.home, self.directory)
+        config = _read_config(self.home, self.directory)
+        file = _read_file(self.home, self.directory)
         if config is not None and file is None:
             return await self._rebuild_file(config)
         if config is None and file is not None and FileStores(self.home).roster(self.directory).exists:

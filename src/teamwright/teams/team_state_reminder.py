@@ -165,7 +165,9 @@ def _task(task: Task, by_id: Mapping[str, Task]) -> str:
 
 def _request(body: Mapping[str, Any], *, own: bool) -> str:
     """Return one line for a request: its owner, its subject, and how to answer it."""
-    kind, id, asker = str(body.get("kind", "request")), body.get("id"), escape_tags(str(_requester(body)))
+    kind = str(body.get("kind", "request"))
+    id = body.get("id")
+    asker = escape_tags(str(_requester(body)))
     what = str(body.get("tool") or body.get("plan_file") or body.get("reason") or "")
     line = f"- {escape_tags(kind)} {id}, {'yours' if own else f'of {asker}'}" + (f": {_shorten(what)}" if what else "")
     if own or kind not in _ANSWERS:

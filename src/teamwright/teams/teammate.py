@@ -148,11 +148,13 @@ class Teammate(Struct, metaclass=AbstractStruct, kw_only=True, eq=False):
 
     def set_model(self, model: str, effort: str) -> None:
         """Set the names of its model and effort, as shown to people."""
-        self.model, self.effort = model, effort
+        self.model = model
+        self.effort = effort
 
     def cut_off(self, state: MemberState, cause: str) -> None:
         """End the member at once in this state."""
-        self.end_cause, self.state = cause, state
+        self.end_cause = cause
+        self.state = state
         if self.run_task is not None:
             self.run_task.cancel()
 

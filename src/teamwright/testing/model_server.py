@@ -117,7 +117,8 @@ class LoopbackModel:
         constructor.
         """
         server = cls(script, **options)
-        loop, ready = asyncio.new_event_loop(), threading.Event()
+        loop = asyncio.new_event_loop()
+        ready = threading.Event()
         stop = asyncio.Event()
 
         async def serve() -> None:

@@ -36,7 +36,8 @@ def _events_without_numbers(answer: Answer, asking: AnswerRequest) -> Iterator[E
     if answer.text:
         yield from _message(answer, next(places), asking.number)
     for number, (name, tool_input) in enumerate(answer.tools):
-        place, arguments = next(places), json.dumps(dict(tool_input), ensure_ascii=False)
+        place = next(places)
+        arguments = json.dumps(dict(tool_input), ensure_ascii=False)
         about = {"type": "function_call", "id": f"fc_{place}", "call_id": call_id(asking.number, number), "name": name}
         here = {"item_id": f"fc_{place}", "output_index": place}
         empty = {**about, "arguments": "", "status": "in_progress"}
@@ -90,7 +91,8 @@ def _message(answer: Answer, place: int, number: int) -> Iterator[Event]:
 
 
 def _response(answer: Answer, asking: AnswerRequest) -> Event:
-    counts, stop = answer_tokens(answer, asking.prompt_tokens), stop_reason(answer)
+    counts = answer_tokens(answer, asking.prompt_tokens)
+    stop = stop_reason(answer)
     why = _INCOMPLETE.get(stop, "" if stop in ("end_turn", "tool_use", "refusal") else stop)
     return {
         "id": f"resp_{asking.number}",

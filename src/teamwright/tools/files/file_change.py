@@ -260,7 +260,8 @@ def _appeared_error(real: Path) -> ToolResult:
 
 
 def _change_result(path: Path, real: Path, before: bytes | None, content: NewContent) -> ToolResult:
-    old, new = before or b"", content.content
+    old = before or b""
+    new = content.content
     binary = is_binary(old) or is_binary(new)
     diff = "" if binary else replace_surrogates(unified_diff(path.name, decode(old).text, decode(new).text))
     added, removed = count_changes(diff)

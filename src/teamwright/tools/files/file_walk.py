@@ -102,7 +102,8 @@ def _walk(directory: str, in_git: bool, chain: _Chain, terms: _WalkOptions) -> I
         return
     names = {entry.name for entry in entries}
     if ".git" in names:
-        in_git, chain = True, ()
+        in_git = True
+        chain = ()
     if in_git and ".gitignore" in names:
         chain = (_rules(directory), *chain)
     for entry in entries:

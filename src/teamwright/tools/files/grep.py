@@ -228,7 +228,8 @@ def _ripgrep_argv(engine: str, search: Search) -> tuple[str, ...]:
 
 def _tracked_though_ignored(root: Path, left_out: ExcludedPaths) -> tuple[str, ...]:
     """Return the paths that git tracks although it ignores them, and that may be read; the first ones of very many."""
-    but, start = compile_patterns(left_out.patterns) if left_out.patterns else None, len(str(root).rstrip("/")) + 1
+    but = compile_patterns(left_out.patterns) if left_out.patterns else None
+    start = len(str(root).rstrip("/")) + 1
     found: list[str] = []
     room = _MAX_ALSO
     for path in tracked_though_ignored(root):
@@ -242,7 +243,8 @@ def _tracked_though_ignored(root: Path, left_out: ExcludedPaths) -> tuple[str, .
 
 def _describe_left_out(root: Path, left_out: ExcludedPaths) -> str:
     """Return a sentence about what a search without a result left out."""
-    seen, but = LeftOut(), compile_patterns(left_out.patterns) if left_out.patterns else None
+    seen = LeftOut()
+    but = compile_patterns(left_out.patterns) if left_out.patterns else None
     try:
         for _ in walk(root, deadline=time.monotonic() + _LOOK_S, excluded=but, left_out=seen):
             pass

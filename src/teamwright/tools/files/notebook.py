@@ -67,7 +67,8 @@ def replace_bytes(content: bytes, document: Notebook, at: int, mode: EditMode) -
     ValueError when the change would need other bytes too.
     """
     text = content.decode("utf-8").removeprefix(_BOM)
-    style, array = _Style.read(text), _members(text, _skip(text, 0))["cells"]
+    style = _Style.read(text)
+    array = _members(text, _skip(text, 0))["cells"]
     items = _items(text, array[0])
     if mode == "delete":
         start, end = _deleted_span(array, items, at)

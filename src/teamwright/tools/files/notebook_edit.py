@@ -80,7 +80,8 @@ def _replace(document: Notebook, at: int, call: NotebookEditInput) -> str:
     is_text = isinstance(cell.get("source"), str)
     cell["source"] = call.new_source if is_text else notebook.split_source(call.new_source)
     if cell["cell_type"] == "code":  # the output of the old code is not that of the new
-        cell["outputs"], cell["execution_count"] = [], None
+        cell["outputs"] = []
+        cell["execution_count"] = None
     else:
         cell.pop("outputs", None)
         cell.pop("execution_count", None)

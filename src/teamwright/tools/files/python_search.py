@@ -119,7 +119,8 @@ def _files(
 
 
 def _paths(root: Path, excluded: Sequence[Segments], also: Sequence[str]) -> Iterator[str]:
-    but, start = left_out_of(excluded) if excluded else None, len(str(root).rstrip("/")) + 1
+    but = left_out_of(excluded) if excluded else None
+    start = len(str(root).rstrip("/")) + 1
     for entry in walk(root, follow_links=False, excluded=but):
         yield entry.path
     for path in also:

@@ -92,7 +92,8 @@ class BashInput(ToolInput):
         """Note for what the verdict is made: the directory, the command with its aliases expanded, and the PATH."""
         self._checked_cwd = cwd
         self._checked_real_path = os.path.realpath(cwd)
-        self._checked_expansion, self._checked_path = expansion, search_path
+        self._checked_expansion = expansion
+        self._checked_path = search_path
 
     def is_checked_in(self, cwd: Path) -> bool:
         """Return True when the verdict was made for this directory, or when there was none."""
@@ -359,7 +360,8 @@ class Bash(Tool[BashInput]):
         ended_in = place.scratch / f"{stem}.cwd"
         line = self._line(call, ctx, ended_in)
         purpose = ProcessPurpose(ctx.member, ctx.call, output=str(place.scratch / f"{stem}.output"))
-        records, by_agent = self._jobs.records, not call.is_typed_by_person
+        records = self._jobs.records
+        by_agent = not call.is_typed_by_person
         confinement = self._confinement(call, ctx, ended_in)
         command = ProcessCommand(
             line.argv, before, line.env, records, purpose, is_for_agent=by_agent, confinement=confinement

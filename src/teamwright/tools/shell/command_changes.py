@@ -94,7 +94,8 @@ class CommandChanges:
                 running = _running(directory)
                 self._record(scan, history, running)
                 name = f"{time.time_ns()}-{secrets.token_hex(4)}"
-                file, member = directory / "running" / name, PERSON if by_person else ctx.member
+                file = directory / "running" / name
+                member = PERSON if by_person else ctx.member
                 descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 os.write(descriptor, json.dumps({"member": member, "call": ctx.call}).encode())
@@ -105,7 +106,8 @@ class CommandChanges:
 
     def end(self, command: CommandScan) -> None:
         """Scan after the command, and record its changes. Blocks; raises nothing."""
-        tree, began = command.scan.repository.tree, time.monotonic()
+        tree = command.scan.repository.tree
+        began = time.monotonic()
         try:
             if tree not in self._off:
                 with _locked(command.file.parent.parent):

@@ -362,7 +362,8 @@ async def answer_shutdown(caller: Caller, message: StructuredMessage, ctx: ToolC
             do=["Copy the request_id from the shutdown_request; approve is true or false."],
             note="nothing was answered",
         )
-    request_id, reason = message.request_id, message.reason or ""
+    request_id = message.request_id
+    reason = message.reason or ""
     if await answer_stop(caller.team, caller.name, request_id, message.approve, reason, is_rerun=ctx.is_rerun):
         result = json_result(
             {"success": True, "message": "You agreed; you end now.", "request_id": request_id},

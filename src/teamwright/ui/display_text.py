@@ -193,7 +193,8 @@ def cut(text: str, width: int) -> str:
         return ""
     if text.isascii():
         return text if len(text) <= width else text[: width - 1] + "…"
-    used, end = 0, None
+    used = 0
+    end = None
     for at, char in enumerate(text):
         used += _cells(char)
         if used > width - 1 and end is None:

@@ -62,7 +62,9 @@ def _class_parts(name: str, kind: type) -> list[str]:
     classes = (base for base in reversed(kind.__mro__) if base.__module__.startswith("teamwright."))
     bases = [*extended_typed_dicts(kind, named), *classes]
     bodies = [body for base in bases if isinstance(body := _definition(base), ast.ClassDef)]
-    fields, properties, methods = dict[str, tuple[str, str]](), dict[str, str](), dict[str, str]()
+    fields = dict[str, tuple[str, str]]()
+    properties = dict[str, str]()
+    methods = dict[str, str]()
     for base, body in zip(bases, bodies, strict=True):
         texts = field_texts(base)
         for node in body.body:

@@ -184,7 +184,8 @@ def _keep(store: PluginStore, plugin: Plugin, fetched: FetchedPlugin, shown_dige
 
 def _show(plugin: Plugin, fetched: FetchedPlugin, home: Home) -> str:
     """Show a plugin, and return the digest of what was shown."""
-    digest, contents = digest_of(fetched.source.path), plugin_contents(plugin, home)
+    digest = digest_of(fetched.source.path)
+    contents = plugin_contents(plugin, home)
     say_facts(
         [
             ("plugin", plugin.name + (f" {plugin.version}" if plugin.version else "")),

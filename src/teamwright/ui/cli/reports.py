@@ -271,7 +271,8 @@ class WatchScreen:
         if now == self._last_json:
             return
         before = {task.id: task for task in self._last.tasks} if self._last is not None else None
-        self._last, self._last_json = view, now
+        self._last = view
+        self._last_json = now
         news = view.tasks if before is None else [t for t in view.tasks if t.open or before.get(t.id) != t]
         say_json_line(replace(view, tasks=tuple(news)).as_json())
 

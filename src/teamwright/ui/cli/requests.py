@@ -177,7 +177,8 @@ def _rejected_error(id: str, outcome: AnswerOutcome) -> TeamwrightError:
             note=UNCHANGED,
         )
     facts = [("it asked", one_line(request_summary(request), 200))] if request is not None else []
-    name, do = request.id if request is not None else one_line(id, 80), list[str]()
+    name = request.id if request is not None else one_line(id, 80)
+    do = list[str]()
     if outcome.kind == "gone":
         what = f"{name} is no longer open: the process that asked is gone"
         do = [request.resume] if request is not None else []
@@ -272,7 +273,8 @@ def _homes(place: RunLocation) -> list[Home]:
 @click.pass_context
 def allow(ctx: click.Context, /, id: str, as_json: bool, **how: Any) -> int:
     """Allow a call, answer a question or approve a plan. ID may be its beginning, or that of its last part."""
-    place, flags = run_location(ctx), AllowFlags(**how)
+    place = run_location(ctx)
+    flags = AllowFlags(**how)
 
     def answer(request: PendingRequest | None) -> RequestAnswer:
         if request is None:

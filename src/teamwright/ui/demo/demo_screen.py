@@ -255,7 +255,8 @@ class DemoScreen(Struct):
         """Remove the panel; later lines come without it."""
         if self._drawn:
             self._write(self._erase_sequence())
-        self.panel, self._drawn = False, 0
+        self.panel = False
+        self._drawn = 0
 
     def _redraw(self, lines: list[str]) -> None:
         erased = self._erase_sequence()
@@ -292,5 +293,7 @@ class DemoScreen(Struct):
             self.out.write(text)
             self.out.flush()
         except OSError as problem:
-            self.failed, self.panel, self._drawn = problem, False, 0
+            self.failed = problem
+            self.panel = False
+            self._drawn = 0
             self.write_failed.set()

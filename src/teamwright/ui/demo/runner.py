@@ -180,7 +180,8 @@ async def _show_ask_demo(options: DemoOptions, repository: Repository, screen: D
     about = ASK_LINE.format(limit) if options.ask == "wait" else ASK_DENY_LINE
     for line in [*head_lines(options, repository, pace_ms, sample=sample)[:-1], about, ""]:
         screen.show_line(line)
-    before, calls = footprint(repository.top), CallCollector()
+    before = footprint(repository.top)
+    calls = CallCollector()
     result, ask_demo = await run_ask_demo(options, repository, screen, calls, pace_ms)
     screen.close()
     after = None if before is None else footprint(repository.top)

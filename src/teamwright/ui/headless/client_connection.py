@@ -113,7 +113,8 @@ class ClientConnection:
         specs: list[HookSpec] = []
         for event, groups in entries.items():
             for group in cast("list[dict[str, Any]]", groups or ()):
-                matcher, timeout_s = group.get("matcher") or "", float(group.get("timeout") or TIMEOUT_S)
+                matcher = group.get("matcher") or ""
+                timeout_s = float(group.get("timeout") or TIMEOUT_S)
                 for id in group.get("hookCallbackIds") or ():
                     call = partial(self._call_hook, str(id), event, timeout_s, group.get("onFailure"))
                     [spec] = to_hooks([Hook(event, call, matcher, timeout_s)])
@@ -149,7 +150,8 @@ class ClientConnection:
             record_interrupt(session)
             return await session.result("cancelled", session.lead.last_end.text)
         finally:
-            self._turn, self._is_interrupted = None, False
+            self._turn = None
+            self._is_interrupted = False
 
     def interrupt(self, turn: asyncio.Future[Result] | None) -> None:
         """End this turn of the lead if it is running. A turn that began later continues."""

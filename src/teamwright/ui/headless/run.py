@@ -280,7 +280,8 @@ def _strictly(result: Result) -> TeamwrightError | None:
 @contextmanager
 def _catch_end_signals() -> Generator[_SignalState]:
     """Catch the signals that end a run while the block runs; signals that were ignored before stay ignored."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
     assert task is not None
     ending = _SignalState(task)
     heeded = [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]

@@ -115,7 +115,9 @@ class RunOutput(Struct):
 
     def begin_prompt(self, uuid: str, origin: Mapping[str, Any] | None) -> None:
         """Begin the answer to a prompt of the client. Its line is the next one of a prompt."""
-        self.is_answered, self.prompt_uuid, self.origin = False, uuid, origin
+        self.is_answered = False
+        self.prompt_uuid = uuid
+        self.origin = origin
         self.expects_prompt = self.replays_prompts
 
     def _replay(self, body: dict[str, Any]) -> dict[str, Any] | None:

@@ -181,7 +181,8 @@ class MemberReports(Struct):
         if not isinstance(event, MessageSent) or event.wire != "idle_notification":
             return []
         text = self.mask(self._texts.pop(event.member, ""))
-        line, names = one_line(text), f"{display_name(event.member)} → {display_name(event.to)}: "
+        line = one_line(text)
+        names = f"{display_name(event.member)} → {display_name(event.to)}: "
         is_report = line.startswith(one_line(event.summary).removesuffix("…").rstrip()) and event.summary != "idle"
         if not line or not is_report or event.member == viewed:
             return []
@@ -190,7 +191,8 @@ class MemberReports(Struct):
         return [f"{heading} {line}"] if is_short else [heading, *self._body(event, text)]
 
     def _body(self, event: MessageSent, text: str) -> list[str]:
-        stream, lines = BlockStream(), list[str]()
+        stream = BlockStream()
+        lines = list[str]()
         for block in [*stream.add(text), *stream.end()]:
             lines += [*([""] if block.gap else []), *self.render(block, max(self.formatter.width - 3, 20))]
         left = len(lines) - MAX_REPORT_LINES
@@ -239,7 +241,8 @@ class RunningOutput(Struct):
         count = [f"… {before:,} line{'' if before == 1 else 's'}"] if before > 0 else []
         number = f" [{command.call}]"
         head = cut(f"Bash {one_line(self.mask(command.text))}", room - len(number)) + number
-        indent, dim = " " * (NAME_WIDTH + 1), self.formatter.paint
+        indent = " " * (NAME_WIDTH + 1)
+        dim = self.formatter.paint
         return [
             self.formatter.line(command.owner, head),
             *(indent + dim("dim", cut(line, room)) for line in [*count, *lines]),

@@ -100,7 +100,9 @@ class ConversationView(Struct):
         conversation = conversation_of(teammate)
         member = next(one for one in live_members(self.session) if one.name == teammate.name)
         self.texts.end(self.name)
-        self.name, self._conversation, self._streamed = member.name, conversation, ""
+        self.name = member.name
+        self._conversation = conversation
+        self._streamed = ""
         gap = " " * max(1, NAME_WIDTH + 1 - cell_width(LEAD_ALIAS))
         self.texts.heads[LEAD] = f"{self.formatter.name(LEAD)}{gap}"
         about = f"{display_name(member.name)} · {member.state} · {clean(member.model)} · {clean(member.place)}"
@@ -135,7 +137,9 @@ class ConversationView(Struct):
         if not self.viewed_member:
             return
         self.texts.end(self.name)
-        self.name, self._conversation, self._streamed = LEAD, None, ""
+        self.name = LEAD
+        self._conversation = None
+        self._streamed = ""
         self.texts.heads.clear()
         self.show([self._heading(LEAD_ALIAS)])
 

@@ -315,7 +315,8 @@ def result_line(event: ToolCalled, room: int) -> str:
     """
     if not _is_command(event):
         return ""
-    text, hidden = _last_words_of(event), hidden_lines(event)
+    text = _last_words_of(event)
+    hidden = hidden_lines(event)
     more = [f"{hidden:,} more line{'' if hidden == 1 else 's'}"] if hidden else []
     took = [f"{event.seconds:.1f} s"] if event.seconds >= SHOWN_SECONDS else []
     end = " · ".join([*more, *took])

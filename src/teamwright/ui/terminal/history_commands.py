@@ -69,7 +69,8 @@ async def session_diff_lines(session: Session, rest: str, paint: Paint = PLAIN) 
         if arguments.member or arguments.flags:
             raise _usage_error(DIFF_USAGE)
         return _paint_lines(change_lines(edit_of_call(place, arguments.call)), paint)
-    found, sums = session_changes(place, arguments.member), ChangeTotals()
+    found = session_changes(place, arguments.member)
+    sums = ChangeTotals()
     files = (sums.add(change) for change in found.files)
     if arguments.flags:
         lines = [f"  {clean('  '.join(part for part in row if part))}" for row in stat_rows(files)]
@@ -108,7 +109,8 @@ async def undo_lines(session: Session, rest: str, show: Callable[[list[str]], No
 
 async def fork_lines(session: Session, rest: str) -> list[str]:
     """Copy the conversation into a new session, all of it or the part before a prompt, or list the prompts."""
-    word, place = rest.strip(), history_of_session(session)
+    word = rest.strip()
+    place = history_of_session(session)
     if word == "list":
         prompts = rewind_list(place).prompts
         return [*(f"  {one.number:>3}  {clean(one.text)}" for one in prompts), "  /fork N begins before prompt N"]
@@ -158,7 +160,10 @@ def _parse_arguments(rest: str, usage: str, flags: set[str]) -> _EditArguments:
         words = shlex.split(rest)
     except ValueError:
         raise _usage_error(usage) from None
-    member, call, left, found_flags = "", "", list[str](), set[str]()
+    member = ""
+    call = ""
+    left = list[str]()
+    found_flags = set[str]()
     while words:
         word = words.pop(0)
         if word.startswith("@") and len(word) > 1 and not member:

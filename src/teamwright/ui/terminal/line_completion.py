@@ -214,7 +214,8 @@ class SessionCompletion(Struct):
         is_command = text_before.startswith("/")
         custom = [(one.name, one.about) for one in list_commands(self.session)] if is_command else []
         tracked = await self.files.paths() if mentioned_path(text_before) else ()
-        members, cwd = member_names(self.session), self.session.agent_factory.work_directory
+        members = member_names(self.session)
+        cwd = self.session.agent_factory.work_directory
         found = await asyncio.to_thread(candidates, text_before, members, cwd, custom, tracked)
         return [*await self._of_servers(text_before), *found]
 

@@ -179,7 +179,9 @@ class LineEditor:
         return self._shown_text
 
     async def _prompt(self, session: PromptSession[str], draft: LineDraft, label: Callable[[], str]) -> str:
-        self._reading, self._is_cancelled, self._is_answering = session, False, session is self._answers
+        self._reading = session
+        self._is_cancelled = False
+        self._is_answering = session is self._answers
         session.app.erase_when_done = False
         try:
             return await session.prompt_async(

@@ -149,7 +149,8 @@ def parse_line(
     if is_note(line):
         return Note(text.lstrip("#").strip())
     if called := parse_slash_command(text):
-        name, rest = f"/{called[0].lower()}", called[1]
+        name = f"/{called[0].lower()}"
+        rest = called[1]
         if name in _YIELDING and is_custom_command(called[0], custom_commands):
             return CustomCommand(called[0], rest)
         if (prompt := _prompt_of_command(name, rest)) is not None:

@@ -59,8 +59,11 @@ class BlockStream:
         rest, self._rest = self._rest, ""
         blocks = self._add_line(rest) if rest else []
         blocks += self._finish()
-        self._fence, self._number = "", None
-        self._gap, self._is_in_list, self._is_first = False, False, True
+        self._fence = ""
+        self._number = None
+        self._gap = False
+        self._is_in_list = False
+        self._is_first = True
         return blocks
 
     @property
@@ -89,7 +92,9 @@ class BlockStream:
             return []
         block = self._block()
         is_blank_behind = not self._lines[-1].strip() and self._kind is not BlockKind.CODE
-        self._lines, self._gap, self._is_first = [], is_blank_behind, False
+        self._lines = []
+        self._gap = is_blank_behind
+        self._is_first = False
         return [block] if block.text.strip() else []
 
     def _add_line(self, line: str) -> list[TextBlock]:
@@ -152,7 +157,8 @@ class BlockStream:
         return len(self._lines) == 1 and "|" in self._lines[0] and "-" in line and bool(_DELIMITER_ROW.match(line))
 
     def _begin(self, kind: BlockKind, line: str) -> list[TextBlock]:
-        self._kind, self._lines = kind, [line]
+        self._kind = kind
+        self._lines = [line]
         number = _ITEM.match(line) if kind is BlockKind.ITEM else None
         if number is not None and number[2]:
             self._number = int(number[2]) if self._number is None else self._number + 1

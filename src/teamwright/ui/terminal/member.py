@@ -255,7 +255,8 @@ class MemberTerminal:
 
     def _leave_on_second_press(self) -> None:
         """Leave on the second Ctrl-D within the window. A terminal that was closed sends the second one at once."""
-        now, before = time.monotonic(), self._leave_hinted_at
+        now = time.monotonic()
+        before = self._leave_hinted_at
         self._leave_hinted_at = now
         if now - before <= LEAVE_WINDOW_S:
             self.control.leave()

@@ -398,7 +398,8 @@ def _split_idle(
 
 
 def _member_row(member: MemberStatus, context: RowContext, row_style: RowStyle, names: int) -> str:
-    paint, style = row_style.paint, _STYLES.get(member.state, "")
+    paint = row_style.paint
+    style = _STYLES.get(member.state, "")
     mine = (
         SELECTED
         if member.name == row_style.selected
@@ -477,7 +478,8 @@ def _rows_around_selection(rows: Sequence[tuple[str, bool]], row_style: RowStyle
         return [row for row, is_selected in rows if is_selected]
     room = row_style.max_rows - 2
     first = min(max(0, at - room // 2), len(rows) - room)
-    above, below = first, len(rows) - first - room
+    above = first
+    below = len(rows) - first - room
     head = [_count_row(f"↑ {above} more", row_style)] if above else []
     foot = [_count_row(f"↓ {below} more", row_style)] if below else []
     return [*head, *(row for row, _ in rows[first : first + room]), *foot]

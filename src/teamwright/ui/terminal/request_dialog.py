@@ -88,7 +88,8 @@ class RequestDialog(Struct):
 
     def restore_postponed(self) -> bool:
         """Return postponed requests to the queue. Returns True when any request waits."""
-        self.waiting, self.postponed = [*self.waiting, *self.postponed], []
+        self.waiting = [*self.waiting, *self.postponed]
+        self.postponed = []
         return bool(self.waiting)
 
     def lines(self, formatter: EventFormatter) -> list[str]:

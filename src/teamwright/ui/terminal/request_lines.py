@@ -117,7 +117,8 @@ def _most_lines(request: RequestOpened) -> int:
 
 
 def _shorten_middle(request: RequestOpened) -> str:
-    lines, most = request.what.rstrip("\n").split("\n"), _most_lines(request)
+    lines = request.what.rstrip("\n").split("\n")
+    most = _most_lines(request)
     lines = _without_blank_runs(lines) if may_edit(request) else lines
     if len(lines) > most:
         tail = min(TAIL_LINES, most // 3)

@@ -34,7 +34,8 @@ def pick(lines: Lines, count: int, env: Mapping[str, str] = os.environ) -> int |
     """Return the index of the row that the person picks, from 0; None when they leave. Raises KeyboardInterrupt."""
     if is_plain_terminal(env) or not sys.stdin.isatty():
         return _pick_by_number(lines, count)
-    picking, drawn = PickerState(count), _DrawnList(env)
+    picking = PickerState(count)
+    drawn = _DrawnList(env)
     fd = sys.stdin.fileno()
     with _raw(fd), drawn:
         drawn.draw(lines, picking)
@@ -79,7 +80,8 @@ class PickerState(Struct):
         if 1 <= number <= self.count:
             self.picked = number - 1
         else:
-            self.problem, self.typed = f"{number} is not in the range 1 to {self.count}", ""
+            self.problem = f"{number} is not in the range 1 to {self.count}"
+            self.typed = ""
 
 
 def _pick_by_number(lines: Lines, count: int) -> int | None:

@@ -93,11 +93,18 @@ class SessionScreen:
         self.commands = ScreenCommands(
             session, formatter, self.view, self.line_input, self.show, self._show_folded, self._view_member
         )
-        viewed, paint, redraw = (lambda: self.view.name), self.formatter.paint, (lambda: self.editor.refresh())
-        masked, view = self._mask, self._view_member
+
+        def viewed() -> str:
+            return self.view.name
+
+        def redraw() -> None:
+            self.editor.refresh()
+
         commands = partial(running_command, self.session.agent_factory)
-        self.running_output = RunningOutput(self.formatter, self.running_calls, viewed, commands, masked, redraw)
-        self.panel = make_session_panel(self.session, self.running_calls, paint, viewed, view, redraw)
+        self.running_output = RunningOutput(self.formatter, self.running_calls, viewed, commands, self._mask, redraw)
+        self.panel = make_session_panel(
+            self.session, self.running_calls, self.formatter.paint, viewed, self._view_member, redraw
+        )
 
     @property
     def editor(self) -> Editor:

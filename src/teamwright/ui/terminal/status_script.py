@@ -130,7 +130,9 @@ def make_status_script(
     """Return the script of the settings; None without one, and where all hooks are switched off."""
     context = session.reloading.context
     entry, settings = context.settings.status_line, context.settings
-    command, padding, refresh = entry.get("command"), entry.get("padding"), entry.get("refreshInterval")
+    command = entry.get("command")
+    padding = entry.get("padding")
+    refresh = entry.get("refreshInterval")
     if not isinstance(command, str) or not command.strip() or entry.get("type", "command") != "command":
         return None
     if settings.hooks_off:
@@ -138,7 +140,8 @@ def make_status_script(
     origin = Path(settings.origins.get("statusLine", ""))
     cwd, root = session.agent_factory.work_directory, context.trust.root
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
-    began, is_projects = time.monotonic(), is_of_repository(root, str(origin))
+    began = time.monotonic()
+    is_projects = is_of_repository(root, str(origin))
     found = line_files(root, command)
     trusted = run_digests(root, found.programs) if is_projects else []
     says = bool(found.unknown) and (is_projects or found.is_of_project)
@@ -170,7 +173,8 @@ async def _confine(
     from teamwright.session.wiring.work_confinement import confine_line, lead_gate
 
     agent_factory = session.agent_factory
-    sandbox, roots = agent_factory.toolset.use_sandbox(), (root, *agent_factory.policy.scope.directories)
+    sandbox = agent_factory.toolset.use_sandbox()
+    roots = (root, *agent_factory.policy.scope.directories)
     return await confine_line(sandbox, lead_gate(agent_factory), "the status line", roots, command, root)
 
 

@@ -51,7 +51,9 @@ _DEEPER = "loaded when its directory is touched"
 
 def instruction_assets(subject: CheckSubject) -> Iterator[Asset]:
     """Yield all instruction files, in the order in which a run reads them."""
-    cwd, root, ours = subject.cwd, subject.root, subject.query.home.own
+    cwd = subject.cwd
+    root = subject.root
+    ours = subject.query.home.own
     begun = read_instructions(cwd, root, ours, subject.compat, subject.trust.trusted_texts)
     yield from _assets(begun, "")
     deeper = NestedInstructions(cwd, root, begun.found, subject.compat, subject.trust.trusted_texts)

@@ -166,7 +166,8 @@ async def follow_log(
     """
     tail = LogTail.after_event(path, last_number(path) if after is None else after)
     lease = lease_path(path.parent)
-    ended, driven = "", False
+    ended = ""
+    driven = False
     async with _waking(is_local=is_local) as wake:
         wake.files([path, lease])
         while True:

@@ -80,7 +80,8 @@ class SessionStatusSource(Struct, frozen=True):
 
 def member_rows(session: Session, board: TaskBoard) -> list[MemberStatus]:
     """Return the lead, then all live or starting members, in the order of joining."""
-    team, tasks = session.team, board.open_tasks_by_id()
+    team = session.team
+    tasks = board.open_tasks_by_id()
     rows = [_lead(session, board)]
     for teammate in team.running_members:
         row = with_state(known_status(team, teammate), team.status, tasks)
@@ -111,11 +112,9 @@ def _lead(session: Session, board: TaskBoard) -> MemberStatus:
 
 def session_row(session: Session, board: TaskBoard) -> SessionRow:
     """Return the present values of the status line."""
-    team_status, budget_tracker, card = (
-        session.team.status,
-        session.agent_factory.budget_tracker,
-        session.lead.agent.model.card,
-    )
+    team_status = session.team.status
+    budget_tracker = session.agent_factory.budget_tracker
+    card = session.lead.agent.model.card
     known = team_status.members.get(LEAD)
     used = team_status.usage
     return SessionRow(

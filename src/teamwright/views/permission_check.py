@@ -278,7 +278,8 @@ def _worktree_of(home: Home, config: TeamConfig, member: RosterMember, here: Pat
     """Return the bounds of a member with a worktree. Raises StorageError for a damaged record."""
     if not member.worktree_path:
         return None
-    tree, names = Path(member.worktree_path), {config.name, session_list_name(SessionId(config.lead_session_id))}
+    tree = Path(member.worktree_path)
+    names = {config.name, session_list_name(SessionId(config.lead_session_id))}
     record = find_member_record(home.worktrees, tree, names, member.name)
     if record is None:
         return None

@@ -111,7 +111,8 @@ def find_team_location(home: Home, team: str) -> TeamLocation:
     Raises TeamwrightError (`unknown-team`) with the most similar name.
     """
     view = find_team_view(home, team, archived=True)
-    config, file = _config(view.path), _file(view.path)
+    config = _config(view.path)
+    file = _file(view.path)
     began = float(config.created_at) if config is not None else 0.0
     session = config.lead_session_id if config is not None else view.session
     ended, renamed = _next(home, view.path, session, view.name, began)

@@ -210,7 +210,8 @@ class Integration(Struct, frozen=True):
         A second ref moves with it, which keeps the commits when another program deletes the branch.
         """
         require_free(self.git, self.branch)
-        name, kept = f"refs/heads/{self.branch}", integrated_ref(self.branch)
+        name = f"refs/heads/{self.branch}"
+        kept = integrated_ref(self.branch)
         orders = f"update {name} {merged} {old}\nupdate {kept} {merged}\n"
         done = self.git.call("update-ref", "--stdin", text=orders)
         if not done.ok and any([self._remove_stale_lock(name), self._remove_stale_lock(kept)]):

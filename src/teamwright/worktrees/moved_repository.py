@@ -37,12 +37,14 @@ def repair_worktrees(git: RepositoryGit, root: Path) -> list[Repair]:
     own = _linked_trees(git.common)
     done: list[Repair] = []
     for record in list_records(root)[0]:
-        path, recorded = os.path.realpath(record.path), discover(Path(record.repository)).repository
+        path = os.path.realpath(record.path)
+        recorded = discover(Path(record.repository)).repository
         common = common_dir(recorded.git_dir) if recorded is not None else None
         if path not in own or common == git.common or (common is not None and path in _linked_trees(common)):
             continue
         git.call("worktree", "repair", record.path)
-        moved, problem = with_identity(replace(record, repository=str(git.main_tree))), ""
+        moved = with_identity(replace(record, repository=str(git.main_tree)))
+        problem = ""
         try:
             require_worktree(git, moved)
         except WorktreeRefused as refused:

@@ -188,7 +188,8 @@ class RepositoryGit(Struct, frozen=True):
                 raise git_error(("reset",), undo, tree)
         self.filter_files(tree, changed)
         if new:
-            name, file = new[0].name.removeprefix(FILES_OF), new[0].file
+            name = new[0].name.removeprefix(FILES_OF)
+            file = new[0].file
             raise CannotStart(
                 "untrusted",
                 f"git {args[0]} would change what a program of git runs: the files of {name} ({file})",
@@ -212,7 +213,8 @@ class RepositoryGit(Struct, frozen=True):
                 continue
             for path in found:  # git writes no file again that it takes for unchanged
                 os.utime(tree / path, ns=(0, 0), follow_symlinks=False)
-            args, names = ("checkout-index", "--force", "-u", "-z", "--stdin"), "\0".join(found) + "\0"
+            args = ("checkout-index", "--force", "-u", "-z", "--stdin")
+            names = "\0".join(found) + "\0"
             done = self.call(*args, cwd=tree, text=names)
             if not done.ok:
                 self.call(*args, cwd=tree, text=names, filters_off=True)

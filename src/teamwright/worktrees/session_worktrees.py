@@ -116,7 +116,8 @@ class SessionWorktrees(Struct):
         `bounds` are those of the agent's commands in the sandbox, and of the setup.
         Raises TeamwrightError; then nothing remains.
         """
-        where, owner = start or self.start or self.cwd, Owner(team, member, self.session)
+        where = start or self.start or self.cwd
+        owner = Owner(team, member, self.session)
         git = RepositoryGit.open(where, self.trusted())
         place = await self.hooks.create_worktree(_hook_name(owner)) if self.hooks is not None else ""
         if place:
@@ -305,7 +306,8 @@ class SessionWorktrees(Struct):
 
         It may be a worktree of the person, besides the one that has the git directory. Raises CannotStart.
         """
-        found, git = discover(self.cwd).repository, self.git_of(record)
+        found = discover(self.cwd).repository
+        git = self.git_of(record)
         return found.tree if found is not None and found.common == git.common else Path(os.path.realpath(git.tree))
 
     def variables(self, record: WorktreeRecord) -> Mapping[str, str]:

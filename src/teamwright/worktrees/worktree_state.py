@@ -269,7 +269,8 @@ def _is_unchanged(git: RepositoryGit, tree: Path, path: str, content: str) -> bo
 
 def _submodule_losses(git: RepositoryGit, tree: Path, path: str) -> list[str]:
     """Return what is only in a checked out submodule: changed files, and commits that no remote has."""
-    place, found = tree / path, list[str]()
+    place = tree / path
+    found = list[str]()
     try:
         args = ("--ignored=traditional", "--untracked-files=normal", "--ignore-submodules=dirty")
         if git.read("status", "--porcelain=v1", "-z", *args, cwd=place):

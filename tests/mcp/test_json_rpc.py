@@ -30,7 +30,9 @@ class SentMessages:
 
 def make_peer(answer) -> tuple[JsonRpcPeer, SentMessages]:
     transport = SentMessages()
-    return JsonRpcPeer(lambda *_: None, lambda _why: None, transport, answer_request=answer), transport
+    return JsonRpcPeer(
+        lambda *_: None, lambda _why: None, lambda message: message, transport, answer_request=answer
+    ), transport
 
 
 def ask(number: object) -> Message:

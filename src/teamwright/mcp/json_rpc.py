@@ -148,18 +148,20 @@ def _number(value: object) -> bool:
 
 
 class JsonRpcPeer(Struct):
-    """One connection. `transport` is set before the first request; `on_broken` is called once."""
+    """One connection. `transport` is set before the first request; `on_broken` is called once.
+
+    `mask` masks the secrets of a login in what arrives: messages, and the reasons of failures.
+    """
 
     on_notification: OnNotification
     on_broken: Callable[[str], None]
+    mask: Callable[[object], object]
     transport: Transport | None = None
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Metadata of every request, for servers without a handshake."""
     broken_reason: str = ""
     answer_request: AnswerRequest | None = None
     """Answers requests of the server; None: they are refused."""
-    mask: Callable[[object], object] | None = None
-    """Masks secrets in what arrives, messages and the reasons of failures; None: the server was sent no login."""
     _answering: dict[int | str, asyncio.Task[None]] = field(default_factory=dict[int | str, "asyncio.Task[None]"])
     _waiting: dict[int, tuple[asyncio.Future[Message], CallDeadline]] = field(
         default_factory=dict[int, "tuple[asyncio.Future[Message], CallDeadline]"]
@@ -216,7 +218,7 @@ class JsonRpcPeer(Struct):
 
     def deliver(self, message: object) -> bool:
         """Handle a received message; return True when it answers a request. Never raises for its content."""
-        return self._deliver(message if self.mask is None else self.mask(message))
+        return self._deliver(self.mask(message))
 
     def _deliver(self, message: object) -> bool:
         if isinstance(message, list):
@@ -239,7 +241,7 @@ class JsonRpcPeer(Struct):
 
     def fail(self, why: str, number: int | None = None) -> None:
         """Fail this request, or, without a number, all requests, because of a transport error."""
-        why = why if self.mask is None else str(self.mask(why))
+        why = str(self.mask(why))
         if number is not None:
             self._fail(number, McpServerError(why))
             return

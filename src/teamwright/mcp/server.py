@@ -81,6 +81,7 @@ class McpServer:
         self._changes: dict[str, int] = {}
         self._roots: tuple[str, ...] | None = None
         self._log = ServerLog(context.environment.logs / f"{config.log_name}-messages.log")
+        self._login_mask: LoginMask | None = None
         self._starts = 0
         self._failed_starts = 0
         self._relisted = 0
@@ -226,7 +227,7 @@ class McpServer:
         self._set_state("starting")
         requests = self._context.requests
         answer = None if requests is None else partial(requests.answer, self.config)
-        peer = JsonRpcPeer(self._take_notification, self._transport_failed, answer_request=answer)
+        peer = JsonRpcPeer(self._take_notification, self._transport_failed, self._mask_login, answer_request=answer)
         trouble: McpServerError
         try:
             await self._context.before_start(self.config)
@@ -259,9 +260,9 @@ class McpServer:
                 raise McpServerError("is part of a client program, and none drives this process", dead=True)
             ClientTransport(self.config.name, peer, self._context.exchange)
         elif self.config.kind == "sse":
-            SseTransport(self.config, peer, self._auth(peer))
+            SseTransport(self.config, peer, self._auth())
         else:
-            HttpTransport(self.config, peer, self._auth(peer))
+            HttpTransport(self.config, peer, self._auth())
         requests = self._context.requests
         client = McpClient(peer, self._context.version, {} if requests is None else requests.capabilities)
         await client.initialize(whole)
@@ -284,9 +285,9 @@ class McpServer:
             except McpServerError:
                 return
 
-    def _auth(self, peer: JsonRpcPeer) -> Auth | None:
-        """Return the stored login of the server, whose secrets the peer masks; None without one, or when its entry has
-        an authorization header.
+    def _auth(self) -> Auth | None:
+        """Return the stored login of the server, whose secrets are masked from now on; None without one, or when its
+        entry has an authorization header.
         """
         logins = self._context.logins
         if logins is None or any(name.lower() == "authorization" for name in self.config.headers):
@@ -296,8 +297,11 @@ class McpServer:
         from teamwright.mcp.oauth import LoginAuth
 
         auth = LoginAuth(self.config, logins)
-        peer.mask = LoginMask(lambda: auth.login)
+        self._login_mask = LoginMask(lambda: auth.login)
         return auth
+
+    def _mask_login(self, message: object) -> object:
+        return message if self._login_mask is None else self._login_mask(message)
 
     async def _read_lists(self, client: McpClient, deadline: CallDeadline) -> None:
         """Read the lists of the server's parts. Raises McpServerError when it does not list its tools."""

@@ -117,11 +117,12 @@ async def log_in(home: Home, config: ServerConfig, request: LoginRequest, show: 
 
     redirect = LoopbackRedirect()
     store = LoginStore(home.mcp_logins)
-    peer = JsonRpcPeer(lambda _method, _params: None, lambda _why: None)
+    peer: JsonRpcPeer | None = None
     try:
         await redirect.start(request.port)
         auth = LoginAuth(config, store, _make_flow(redirect, request, show))
-        peer.mask = LoginMask(lambda: auth.login)
+        mask = LoginMask(lambda: auth.login)
+        peer = JsonRpcPeer(lambda _method, _params: None, lambda _why: None, mask)
         (SseTransport if config.kind == "sse" else HttpTransport)(config, peer, auth)
         client = McpClient(peer, __version__)
         deadline = CallDeadline(request.timeout_s, request.timeout_s)
@@ -133,7 +134,7 @@ async def log_in(home: Home, config: ServerConfig, request: LoginRequest, show: 
         raise _failed(config, config.mask_secrets(problem.what)) from None
     finally:
         await redirect.close()
-        if peer.transport is not None:
+        if peer is not None and peer.transport is not None:
             await peer.transport.close()
     if store.load(config) is None:
         raise UsageError("usage", f"the MCP server {config.name!r} wants no login", note="nothing was stored")

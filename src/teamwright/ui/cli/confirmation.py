@@ -1,17 +1,11 @@
-"""The person at the terminal: whether there is one, and questions before something is removed."""
+"""Questions to the person at the terminal before something is removed."""
 
 from __future__ import annotations
-
-import sys
 
 import click
 
 from teamwright.protocol.errors import UsageError
-
-
-def is_on_terminal() -> bool:
-    """Return True when stdin and stdout are terminals."""
-    return bool(sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())
+from teamwright.ui.cli.run_location import is_on_terminal
 
 
 def confirm_removal(question: str) -> bool:

@@ -13,9 +13,8 @@ import click
 from teamwright.protocol.errors import UsageError
 from teamwright.session.command_start import mask_secrets
 from teamwright.team_records.views import resolve_home
-from teamwright.ui.cli.confirmation import is_on_terminal
 from teamwright.ui.cli.output import WIDTH, json_flag, say, say_json, say_table
-from teamwright.ui.cli.run_location import run_location
+from teamwright.ui.cli.run_location import is_on_terminal, run_location
 from teamwright.ui.display_text import one_line, pad
 from teamwright.views.bug_report import LEFT_OUT, ReportPart, ReportScope, collect_parts, report_path, save_bug_report
 from teamwright.views.doctor import SECTIONS, DoctorSubject, Finding, find_problems, models_settings

@@ -33,9 +33,8 @@ from teamwright.ui.change_text import (
     summary_notes,
     undone_lines,
 )
-from teamwright.ui.cli.confirmation import is_on_terminal
 from teamwright.ui.cli.output import format_iso, json_flag, say, say_facts, say_json, say_styled, say_table, to_plain
-from teamwright.ui.cli.run_location import RunLocation, open_access, run_location
+from teamwright.ui.cli.run_location import RunLocation, is_on_terminal, open_access, run_location
 from teamwright.ui.display_text import clean
 
 # ── undo ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -27,9 +27,8 @@ from teamwright.member_process.login import DOES, LOGIN_S, LoginRequest, log_in
 from teamwright.processes.program_environment import own_variables
 from teamwright.protocol.errors import UsageError
 from teamwright.team_records.views import resolve_home
-from teamwright.ui.cli.confirmation import is_on_terminal
 from teamwright.ui.cli.output import json_flag, note, say, say_facts, say_json, say_table
-from teamwright.ui.cli.run_location import run_location
+from teamwright.ui.cli.run_location import is_on_terminal, run_location
 from teamwright.ui.display_text import one_line
 from teamwright.views.configuration import (
     ImportableServer,

@@ -1,4 +1,4 @@
-"""The location of a command: directory, home and settings, from the flags before or after it.
+"""The location of a command: directory, home and settings, from the flags before or after it, and the terminal.
 
 Depends on click and opens nothing.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from teamwright.database.address import DatabaseAddress
     from teamwright.saved.team_access import SavedTeamAccess
     from teamwright.storage.paths import Home
+
+
+def is_on_terminal() -> bool:
+    """Return True when stdin and stdout are terminals."""
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())
 
 
 class RunLocation(Struct, frozen=True):

@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from teamwright.protocol.errors import UsageError
-from teamwright.ui.cli.confirmation import is_on_terminal
-from teamwright.ui.cli.run_location import RunLocation, run_location
+from teamwright.ui.cli.run_location import RunLocation, is_on_terminal, run_location
 from teamwright.ui.cli.usage_errors import nearest_command, too_many_words
 from teamwright.ui.invocation import build_invocation, is_stdin_piped
 

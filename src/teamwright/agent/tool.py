@@ -58,7 +58,7 @@ class Tool(Generic[Input]):
     """True when the prefix names it. Other tools can still be called, from an older conversation."""
 
     origin: str = ""
-    """Who made a tool whose schema is not ours, in words for people; empty for our own."""
+    """The author of a tool whose schema is not ours, in words for people; empty for our own."""
 
     @property
     def description(self) -> str:

@@ -1,4 +1,4 @@
-"""What became of worktrees that were removed, for the notes of diff, undo and rewind about the files in them.
+"""The remains of worktrees that were removed, for the notes of diff, undo and rewind about the files in them.
 
 A worktree is removed when nothing in it could be lost: its commits are merged, or its files are in the archive. Depends
 on the integration queues, also those of archived teams, and on git.

@@ -198,7 +198,7 @@ class Teammate(Struct, metaclass=AbstractStruct, kw_only=True, eq=False):
 
     @property
     def waits_for_answer(self) -> bool:
-        """Return True when one of its calls waits for an answer: it reads no mail until then."""
+        """True when one of its calls waits for an answer: it reads no mail until then."""
         return self.state is MemberState.BLOCKED or (self.state is MemberState.STOPPING and bool(self.waiting_on))
 
     @property

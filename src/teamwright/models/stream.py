@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -279,6 +280,7 @@ CUT_OFF_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
 MAX_COUNT = 1e9
 """The largest plausible count of tokens; larger ones are ignored."""
 
+_BLOCK_TYPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _GROWING = {"text_delta": "text", "thinking_delta": "thinking"}
 
 
@@ -332,7 +334,7 @@ class AnswerAssembly:
 
     def _start(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
         block = cast("Block", dict(event.get("content_block") or {}))
-        if not isinstance(block.get("type"), str):
+        if not _BLOCK_TYPE.fullmatch(str(block.get("type"))):
             raise KeyError("type")  # no service would accept it in a history
         self._blocks[int(event.get("index", len(self._blocks)))] = _OpenBlock(block)
         return _stream_part(str(block.get("type")), str(block.get("text") or block.get("thinking") or ""))

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 
 import pytest
 
@@ -14,6 +15,8 @@ from tests.models.formats.strict_service import violations
 from tests.support.waits import WAIT_S
 
 SEEDS = 200
+KNOWN = re.compile(r"signature|unknown type [a-z]")
+"""Local servers send thinking without a signature, newer services blocks of new types: both are kept as they are."""
 
 
 @pytest.fixture
@@ -86,12 +89,11 @@ async def test_a_damaged_answer_is_read_or_an_error_in_words_and_the_next_reques
     assert len(replies) > SEEDS // 4, "most damages are survived"
     async with asyncio.timeout(WAIT_S), LoopbackModel(keep=1) as server, speaks(api, server.url) as asking:
         for seed, reply in replies:
-            if not reply.content:
-                continue
             calls = [block["id"] for block in reply.content if block["type"] == "tool_use"]
+            if not reply.content or len(set(calls)) < len(calls):
+                continue  # the conversation gives calls with one id ids of their own
             results = [{"type": "tool_result", "tool_use_id": id, "content": "ok"} for id in calls]
             told = results or [text_block("Go on.")]
             await asking.ask(user(), *map(encode, [as_message("assistant", reply.content), as_message("user", told)]))
-            # Thinking without a signature is repaired when a service refuses it: local servers send and accept it.
-            found = [one for one in violations(api, server.bodies[-1]) if "signature" not in one]
+            found = [one for one in violations(api, server.bodies[-1]) if not KNOWN.search(one)]
             assert not found, seed

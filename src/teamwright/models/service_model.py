@@ -242,7 +242,8 @@ class ServiceModel:
             wait_s = self._backoff_s(tries) if attempt.shared_pause_s is None else attempt.shared_pause_s
             gives_up = silent_s >= STALL_QUIET_S or self._fails_too_long(wait_s)
             if gives_up or not self._is_worth_retry(attempt.trouble, tries):
-                again_s = self._limit_passes_s(attempt.trouble)
+                # A pause that was too long a moment ago must not look short enough now.
+                again_s = None if gives_up else self._limit_passes_s(attempt.trouble)
                 outcome.failure = replace(failure, partial=attempt.text(), retry_after_s=again_s)
                 return
             reason = _failure_reason(failure) if tries == 1 else failure.what

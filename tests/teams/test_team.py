@@ -434,7 +434,7 @@ async def test_a_member_that_breaks_is_told_to_the_lead_with_the_reason_and_nobo
         async with asyncio.timeout(WAIT_S):
             result = await team.run("Wait for ada.")
         assert ada.state == "gone"
-    assert result.ok
+    assert result.stop == "cut_off"
     told = everything_told(model, "team-lead")
     assert len(notices("teammate_terminated", told)) == 1 and "a mistake" in told
 

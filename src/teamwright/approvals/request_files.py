@@ -26,7 +26,7 @@ from teamwright.protocol.pending_request import REQUEST_KINDS, PendingRequest
 from teamwright.requests.request_store import LeadProcess, RequestStore
 from teamwright.storage.doorbell import listen
 from teamwright.storage.file_lease import lease_held, lease_path
-from teamwright.storage.file_watcher import Watcher
+from teamwright.storage.file_watcher import GATHER_S, Watcher
 from teamwright.storage.paths import Home
 
 if TYPE_CHECKING:
@@ -390,9 +390,6 @@ def _entries(directory: Path) -> list[Path]:
 
 
 # ── requests that wait for a person ────────────────────────────────────────────────────────────────────────────
-
-GATHER_S = 0.03
-"""Seconds for which changes are collected before the files are read once."""
 
 
 def waiting_requests(home: Home) -> list[PendingRequest]:

@@ -17,7 +17,6 @@ from teamwright.sandbox.guarded_files import guard_name
 from teamwright.sandbox.policy import is_inside
 from teamwright.sandbox.secret_paths import CREDENTIALS
 from teamwright.shell_lines.command_words import base_name, word_set
-from teamwright.shell_lines.wrappers import starts_anything
 from teamwright.storage.real_paths import real_path
 
 GRANTED_MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.PLAN, Mode.DONT_ASK)
@@ -95,6 +94,7 @@ def check_rules(update: PermissionUpdate, scope: PermissionScope, source: str, b
 
 def _reaches_too_far(rule: Rule, scope: PermissionScope) -> str:
     from teamwright.permissions.allow_rule_limits import INTERPRETERS
+    from teamwright.shell_lines.wrappers import starts_anything
 
     pattern = rule.pattern
     if pattern is None:

@@ -67,6 +67,10 @@ class _Notifier(Protocol):
     async def close(self) -> None: ...
 
 
+GATHER_S = 0.03
+"""Seconds for which changes are collected before files are read once."""
+
+
 class Watcher:
     """A watcher: `async with Watcher() as watcher:`, then `follow`; leaving the block ends all of it."""
 

@@ -12,14 +12,13 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from teamwright.approvals.request_files import GATHER_S
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RunEnded, SessionOpened, TeamEvent
 from teamwright.protocol.ids import inbox_stem
 from teamwright.storage.event_log import LogTail, last_number
 from teamwright.storage.file_lease import lease_holder, lease_path
-from teamwright.storage.file_watcher import Watcher
+from teamwright.storage.file_watcher import GATHER_S, Watcher
 from teamwright.storage.paths import Home
 from teamwright.team_records.file_stores import FileStores
 from teamwright.views.status import StatusReader, StatusView

@@ -41,6 +41,7 @@ class One:
     """A request, the task that waits for it, and what is known of its answer."""
 
     id: str
+    kind: str
     asking: asyncio.Task[PermissionAnswer]
     counts: RequestAnswer | None = None
     by: str = ""
@@ -85,7 +86,10 @@ class RequestLives(RuleBasedStateMachine):
 
     @rule()
     def is_killed_and_resumed(self) -> None:
-        """What waits in the process is gone without a word; the next life closes it."""
+        """What waits in the process is gone without a word; the next life closes it.
+
+        An answer since then counts for a plan, which the resume of its member asks again.
+        """
         self.lease.release()
         left = [one for one in self.all if one.counts is None]
         dead, self.queue = self.queue, None
@@ -98,11 +102,14 @@ class RequestLives(RuleBasedStateMachine):
             one.asking.cancel()
         self._run(self._settle())
         for one in left:
-            assert answer_request(self.home, one.id, RequestAnswer(verdict="allow")).kind == "gone"
+            since = answer_request(self.home, one.id, RequestAnswer(verdict="allow"))
+            assert since.kind == ("kept" if one.kind == "plan" else "gone")
         self._begin()
         self.queue.close_abandoned()
         for one in left:
-            one.counts, one.by = RequestAnswer(verdict="deny"), "cancelled"
+            kept = one.kind == "plan"
+            one.counts = RequestAnswer(verdict="allow" if kept else "deny")
+            one.by = "another terminal" if kept else "cancelled"
 
     # ── asking and answering ─────────────────────────────────────────────────────────────────────────────────
 
@@ -145,12 +152,13 @@ class RequestLives(RuleBasedStateMachine):
             one.counts, one.by = RequestAnswer(verdict="deny"), "cancelled"
 
     def _ask(self, kind: str) -> One:
-        question = Question("ann › x", "Bash", kind, "touch made", "r", input={"command": "x"}, owner="ann")
+        what = f"touch made-{len(self.all)}"
+        question = Question("ann › x", "Bash", kind, what, "r", input={"command": "x"}, owner="ann")
         before = len(self.opened)
         task = self.loop.create_task(self.queue.ask(question))
         while len(self.opened) == before:
             self._run(asyncio.sleep(0))
-        one = One(self.opened[-1], task)
+        one = One(self.opened[-1], kind, task)
         self.all.append(one)
         return one
 

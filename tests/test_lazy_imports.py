@@ -230,7 +230,7 @@ async def test_a_headless_turn_over_http_loads_no_surface_and_no_kit_of_a_vendor
     assert "teamwright.shell_lines.parse" not in modules
     screens = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.ui.member_process")
     assert not of_packages(modules, *screens, "teamwright.member_process")
-    assert of_packages(modules, "teamwright.external") <= {"teamwright.external", "teamwright.external.changes"}
+    assert of_packages(modules, "teamwright.external") <= {"teamwright.external", "teamwright.external.file_changes"}
 
 
 @pytest.mark.slow

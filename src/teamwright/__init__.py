@@ -106,8 +106,8 @@ if TYPE_CHECKING:
         TaskResult,
     )
     from teamwright.tasks.task_rules import TaskWishes
+    from teamwright.team_records.snapshots import TaskView, TeamView
     from teamwright.team_records.team_status import MemberStatus
-    from teamwright.team_records.views import TaskView, TeamView
     from teamwright.teams.mode_rank import ModeSet
     from teamwright.teams.outgoing_mail import Sent
     from teamwright.views.status import StatusView
@@ -245,7 +245,7 @@ _PUBLIC_NAMES = {
     "teamwright.tasks.task_rules": ("TaskWishes",),
     "teamwright.views.status": ("StatusView",),
     "teamwright.team_records.team_status": ("MemberStatus",),
-    "teamwright.team_records.views": (
+    "teamwright.team_records.snapshots": (
         "TaskView",
         "TeamView",
     ),

@@ -7,7 +7,7 @@ from teamwright.agent import conversation
 from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.turn_loop import run_turn
 from teamwright.models.model import Prefix, Request
-from teamwright.models.providers.messages import request_body
+from teamwright.models.providers.anthropic_messages import request_body
 from teamwright.protocol.events import LIVE
 from teamwright.protocol.messages import encode, text_block
 from tests.agent.parts import Echo, Listed, an_agent, call, says

@@ -12,8 +12,8 @@ from teamwright.models.endpoint import Endpoint, Signing
 from teamwright.models.model import ModelCard
 from teamwright.models.model_pool import format_for
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.prefix_builder import build_prefix
 from teamwright.models.rate_limit import RateLimiter
+from teamwright.models.request_prefix import build_prefix
 from teamwright.models.service_model import ServiceModel
 from teamwright.protocol.events import Notice
 from teamwright.protocol.messages import text_block

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from teamwright.protocol.errors import LockLost, TeamwrightError
 from teamwright.protocol.messages import text_block
-from teamwright.saved.control import send, stop_member
+from teamwright.saved.member_control import send, stop_member
 from teamwright.saved.sessions import session_views
 from teamwright.saved.team_access import FileAccess, find_address
 from teamwright.saved.teams import find_team_view
@@ -29,7 +29,7 @@ from teamwright.session.options import Options
 from teamwright.storage.files import write_atomic
 from teamwright.storage.locks import FileLock
 from teamwright.storage.paths import Home
-from teamwright.team_records.views import team_views
+from teamwright.team_records.snapshots import team_views
 from teamwright.views.audit.audit import audit
 from teamwright.views.follow_team import follow_log
 from teamwright.views.status import status_views

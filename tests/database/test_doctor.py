@@ -6,7 +6,7 @@ import pytest
 
 from teamwright.database.address import parse_address
 from teamwright.database.schema import VERSION
-from teamwright.database.workers import WorkerOffer, register_worker, worker_lease
+from teamwright.database.worker_orders import WorkerOffer, register_worker, worker_lease
 from tests.database.spaces import holder, make_space
 from tests.database.test_commands_from_outside import Terminal
 

@@ -10,7 +10,14 @@ from msgspec.structs import replace
 from teamwright import __version__
 from teamwright.database.address import parse_address
 from teamwright.database.session_connection import fence_out
-from teamwright.database.workers import ORDERS, WORKER_LOST, StartOrders, member_lease, register_worker, worker_lease
+from teamwright.database.worker_orders import (
+    ORDERS,
+    WORKER_LOST,
+    StartOrders,
+    member_lease,
+    register_worker,
+    worker_lease,
+)
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.members import MemberState
 from teamwright.session.open_session import open_session

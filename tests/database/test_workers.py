@@ -8,7 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright.database.team_rows import session_lease
-from teamwright.database.workers import StartOrders, WorkerStatus, list_workers, misfits, register_worker, worker_lease
+from teamwright.database.worker_orders import (
+    StartOrders,
+    WorkerStatus,
+    list_workers,
+    misfits,
+    register_worker,
+    worker_lease,
+)
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.members import MemberState

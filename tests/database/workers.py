@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from teamwright.database.workers import StartOrder, WorkerOffer
+from teamwright.database.worker_orders import StartOrder, WorkerOffer
 from teamwright.session.options import Options
 from teamwright.team_records.spawn_spec import SpawnSpec
 from tests.support import preloaded

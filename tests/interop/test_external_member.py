@@ -10,7 +10,7 @@ from teamwright import MemberChanged, MessageSent, Notice, TaskChanged, Team
 from teamwright.protocol.errors import LockTimeout, UnknownMember
 from teamwright.protocol.ids import LEAD, iso_time
 from teamwright.protocol.mail import ShutdownRequest
-from teamwright.team_records.views import task_views
+from teamwright.team_records.snapshots import task_views
 from teamwright.teams.outgoing_mail import send_protocol, send_text
 from teamwright.teams.team_creation import notify_owner
 from teamwright.testing import ScriptedModel

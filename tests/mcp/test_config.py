@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamwright.mcp.server_config import ConfigSource, parse_servers
-from teamwright.mcp.servers import PrefixRoom, select_for_prefix
+from teamwright.mcp.session_servers import PrefixRoom, select_for_prefix
 from teamwright.mcp.tool_listing import (
     MAX_DESCRIPTION,
     MAX_LENGTH,

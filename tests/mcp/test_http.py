@@ -6,7 +6,7 @@ import json
 import pytest
 
 from teamwright.mcp.json_rpc import McpServerError
-from teamwright.mcp.servers import McpServerPool
+from teamwright.mcp.session_servers import McpServerPool
 from tests.mcp.conftest import words
 from tests.mcp.http_server import serving
 from tests.support.waits import WAIT_S

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from teamwright.mcp.json_rpc import McpServerError
 from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server import McpServer
-from teamwright.member_process.login import LoginRequest, log_in
+from teamwright.member_process.mcp_login import LoginRequest, log_in
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.secret_texts import encoded_forms
 from teamwright.storage.paths import find_home

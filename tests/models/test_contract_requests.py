@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from teamwright.models.endpoint import clean_base_url
 from teamwright.models.model import Reply
-from teamwright.models.providers.messages import request_body, with_breakpoints
+from teamwright.models.providers.anthropic_messages import request_body, with_breakpoints
 from teamwright.protocol.messages import encode, image_block, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Stall, Status

@@ -11,7 +11,7 @@ from teamwright.models.model_pool import ModelPool
 from teamwright.models.model_server_queries import ServerFacts
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.names import resolve_model
-from teamwright.models.prefix_builder import build_prefix
+from teamwright.models.request_prefix import build_prefix
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel

@@ -17,8 +17,8 @@ from teamwright.models.model_pool import ModelPool, list_models
 from teamwright.models.model_server_queries import ask_server
 from teamwright.models.model_settings import CustomProvider, ModelFacts, ModelSettings, Price
 from teamwright.models.names import aliases, catalog, known_ids, prices_date, resolve_model, thinking_field
-from teamwright.models.prefix_builder import build_prefix, request_fields
 from teamwright.models.provider_table import PROVIDERS, find_base_url
+from teamwright.models.request_prefix import build_prefix, request_fields
 from teamwright.protocol.errors import CannotStart, ModelFailed
 from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel
@@ -346,7 +346,7 @@ COMMAND = """
 import asyncio, os
 from teamwright.models.model import Reply, Request
 from teamwright.models.model_pool import ModelPool
-from teamwright.models.prefix_builder import build_prefix
+from teamwright.models.request_prefix import build_prefix
 from teamwright.models.model_settings import ModelSettings
 from teamwright.protocol.messages import encode, text_block
 

@@ -7,13 +7,13 @@ import pytest
 
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.excluded_paths import compile_patterns
-from teamwright.permissions.line_sandbox import find_programs
+from teamwright.permissions.line_sandbox_policy import find_programs
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.project_programs import configured_programs, proven_environment
 from teamwright.permissions.shell_verdict import is_proven_read_only, used_directories
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.shell_lines import work_bound as verdict_work
-from teamwright.shell_lines.work_bound import TOO_LARGE, TooMuchWork, bounded_work, found_once, spend_steps
+from teamwright.shell_lines import step_limit as verdict_work
+from teamwright.shell_lines.step_limit import TOO_LARGE, TooMuchWork, bounded_work, found_once, spend_steps
 from teamwright.storage.files import compile_globs
 from tests.permissions.scratch import ScratchRepository
 

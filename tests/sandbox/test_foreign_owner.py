@@ -6,7 +6,7 @@ import pytest
 
 from teamwright.sandbox.owner_capabilities import OWNER_CAPABILITIES, kept_capabilities
 from teamwright.sandbox.policy import PolicyName, SandboxPolicy
-from teamwright.saved.repository import foreign_owner_warnings
+from teamwright.saved.run_repository import foreign_owner_warnings
 from tests.support.repositories import make_repository
 
 pytestmark = pytest.mark.finding("3F6")

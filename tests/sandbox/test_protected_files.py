@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from teamwright.sandbox import protected_files
+from teamwright.sandbox import protected_file_check as protected_files
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities
 from teamwright.sandbox.command_needs import NO_NEEDS, command_needs
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy, protected_paths
 from teamwright.sandbox.guarded_files import PROTECTED_NAMES
 from teamwright.sandbox.landlock import Landlock
 from teamwright.sandbox.policy import PolicyName, is_inside
-from teamwright.sandbox.protected_files import ProtectedFiles
+from teamwright.sandbox.protected_file_check import ProtectedFiles
 
 
 def test_a_link_above_a_protected_path_leads_the_restoring_nowhere_else(tmp_path):

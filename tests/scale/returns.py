@@ -14,7 +14,7 @@ from typing import Any
 
 from teamwright import Budget, Team
 from teamwright.models.model import Request
-from teamwright.models.providers.messages import request_body
+from teamwright.models.providers.anthropic_messages import request_body
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.messages import encode, text_block

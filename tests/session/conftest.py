@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from teamwright.config.agent_types import definition_sources
+from teamwright.config.files_executed_by_settings import find_further_programs
 from teamwright.config.settings.merge import load_settings, make_policy, reads_other_product
 from teamwright.config.settings.settings import SettingFlags, Settings
-from teamwright.config.settings_runs import find_further_programs
 from teamwright.config.trust import TrustState, TrustStore
 from teamwright.permissions.permission_decision import Policy
 from teamwright.storage.paths import Home, find_home

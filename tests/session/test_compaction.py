@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from teamwright import Budget, Compacted, ModelCard, Team, UnknownMember
-from teamwright.agent.summary_texts import DIRECTIVE
-from teamwright.team_records.views import resolve_home
+from teamwright.agent.compaction_texts import DIRECTIVE
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.testing import LoopbackModel, ScriptedModel
 from teamwright.testing.model_server_replies import Answer, Status
 from teamwright.views.audit.audit import audit

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from teamwright import Budget, CannotStart, ModelCard, ModelChanged, Reply, Team, UnknownMember
 from teamwright.agent.transcript import read_history
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.testing import LoopbackModel
 from teamwright.views.audit.audit import audit
 from teamwright.views.status import status_views

@@ -25,7 +25,7 @@ from teamwright.session.agents.web_search import SessionSearch
 from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.session_hooks import SessionHooks
 from teamwright.subagents.registry import Subagents
-from teamwright.subagents.run import SubagentSettings
+from teamwright.subagents.subagent_settings import SubagentSettings
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller
 from teamwright.tools.shell.bash import proves_nothing

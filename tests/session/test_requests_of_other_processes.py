@@ -11,7 +11,7 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MessageDelivered
 from teamwright.protocol.members import MemberState
 from teamwright.requests.request_store import LeadProcess, StopRequest, open_stops
-from teamwright.saved.control import send, stop_member, stop_team
+from teamwright.saved.member_control import send, stop_member, stop_team
 from teamwright.saved.team_access import FileAccess, find_address
 from teamwright.storage.doorbell import ring
 from teamwright.storage.file_watcher import Watcher

@@ -22,7 +22,7 @@ from teamwright.storage.event_log import read_events
 from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home, find_home
 from teamwright.tasks.file_task_store import FileTaskStore
-from teamwright.tasks.shared_list import create_shared_list
+from teamwright.tasks.shared_task_lists import create_shared_list
 from teamwright.tasks.task_list import TaskList
 from teamwright.team_records.team_catalogue import NewTeam, Teams
 from teamwright.team_records.team_state import Incarnation, LeadLease, TeamStateFile

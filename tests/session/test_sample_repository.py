@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.saved.repository import clone_bundle
+from teamwright.saved.run_repository import clone_bundle
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -24,10 +24,10 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.team_records.roster import Roster, RosterFile
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.team_records.team_catalogue import NewTeam, Teams
 from teamwright.team_records.team_state import LeadLease
 from teamwright.team_records.team_status import TeamStatus
-from teamwright.team_records.views import resolve_home
 from teamwright.testing import ScriptedModel
 from teamwright.tools.caller import Caller
 from teamwright.tools.team.list_agents import ListAgents

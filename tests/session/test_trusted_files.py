@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from teamwright.config.agent_types import definition_sources
+from teamwright.config.executed_files import git_doubt, hook_digest, hook_files
+from teamwright.config.files_executed_by_settings import files_run_by, find_further_programs, programs_outside
 from teamwright.config.plugins import plugin_at
-from teamwright.config.project_runs import git_doubt, hook_digest, hook_files
 from teamwright.config.settings.settings import SettingFlags
-from teamwright.config.settings_runs import files_run_by, find_further_programs, programs_outside
 from teamwright.config.trusted_skills import make_shelf
 from teamwright.hooks.hook_index import HookIndex, HookSpec
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
-from teamwright.permissions.run_file_search import find_run_files
+from teamwright.permissions.executed_file_search import find_run_files
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.sandbox.command_needs import NO_NEEDS

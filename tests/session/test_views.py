@@ -28,15 +28,15 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.team_records.roster import Roster, RosterFile
-from teamwright.team_records.team_catalogue import NewTeam, Teams
-from teamwright.team_records.team_state import LeadLease
-from teamwright.team_records.views import (
+from teamwright.team_records.snapshots import (
     archived_teams,
     mail_views,
     resolve_home,
     team_view,
     team_views,
 )
+from teamwright.team_records.team_catalogue import NewTeam, Teams
+from teamwright.team_records.team_state import LeadLease
 from teamwright.views.log import find_call, find_log, log_events
 from tests.support.waits import WAIT_S
 

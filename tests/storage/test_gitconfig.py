@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from teamwright.git.configuration import SeenFiles, config_entries
+from teamwright.git.unsafe_config import SeenFiles, config_entries
 from tests.support.waits import WAIT_S
 
 EXAMPLES = int(os.environ.get("ORACLE_EXAMPLES", "200"))

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from teamwright.storage.started_task import start_task
+from teamwright.storage.asyncio_task import start_task
 from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.finding("T9")

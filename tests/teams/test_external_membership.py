@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from teamwright.external.external_lead import lead_pid_from_env
 from teamwright.external.inbox import ExternalMailFormat
-from teamwright.external.lead import lead_pid_from_env
 from teamwright.external.roster import RECORD_NAME, Departure, MembershipRecord, read_record
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_entry

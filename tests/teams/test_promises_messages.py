@@ -12,7 +12,7 @@ from teamwright.protocol.mail import InboxEntry
 from teamwright.saved.saved_members import find_inbox
 from teamwright.saved.teams import find_team_view
 from teamwright.storage.paths import find_home
-from teamwright.team_records.views import mail_views
+from teamwright.team_records.snapshots import mail_views
 from teamwright.teams.outgoing_mail import SendCall, broadcast, send_text
 from teamwright.teams.shutdown import kill
 from teamwright.teams.shutdown_requests import ask_to_stop

@@ -24,7 +24,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
 from teamwright.session.command_start import mask_secrets, platform_name, require_platform
 from teamwright.storage.event_log import EventLog
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.flags import PERMISSION_MODES
 from teamwright.ui.cli.main import main

@@ -27,9 +27,9 @@ from teamwright.storage.event_log import EventLog
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.team_records.roster import Roster, RosterFile
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.team_records.team_catalogue import NewTeam, Teams
 from teamwright.team_records.team_state import LeadLease
-from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.main import main
 from teamwright.ui.cli.reports import parse_moment
 from tests.support import preloaded

@@ -12,9 +12,9 @@ from teamwright.protocol.members import RosterMember
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.team_records.file_stores import FileStores
 from teamwright.team_records.roster import Roster, RosterFile
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.team_records.team_catalogue import NewTeam, Teams
 from teamwright.team_records.team_state import LeadLease
-from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.main import main
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_creation import Owner, create_worktree

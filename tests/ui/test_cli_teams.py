@@ -17,7 +17,7 @@ from teamwright.protocol.members import RosterMember
 from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
-from teamwright.tasks.shared_list import create_shared_list
+from teamwright.tasks.shared_task_lists import create_shared_list
 from teamwright.tasks.task_list import TaskList
 from teamwright.team_records.archive import archive_team
 from teamwright.team_records.roster import Roster, RosterFile

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from teamwright.agent.summary_texts import DIRECTIVE
+from teamwright.agent.compaction_texts import DIRECTIVE
 from teamwright.testing import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Stall
 from tests.support.waits import WAIT_S

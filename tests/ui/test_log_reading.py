@@ -12,8 +12,8 @@ from teamwright.protocol.events import ModelCallEnded, Notice, ToolCalled
 from teamwright.protocol.usage import Usage
 from teamwright.storage import event_log, json_lines
 from teamwright.storage.event_log import EventLog, read_events
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.team_records.team_status import TeamStatus
-from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.main import main
 from teamwright.views.follow_team import follow_log
 

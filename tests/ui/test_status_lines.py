@@ -10,8 +10,8 @@ from teamwright.protocol.task import IntegrationState, TaskStatus
 from teamwright.tasks import task_file
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
+from teamwright.team_records.snapshots import TaskView, TeamView, task_views
 from teamwright.team_records.team_status import MemberStatus
-from teamwright.team_records.views import TaskView, TeamView, task_views
 from teamwright.ui.cli.reports import WatchScreen, status_lines
 from teamwright.ui.cli.teams import task_rows
 from teamwright.views.status import StatusView

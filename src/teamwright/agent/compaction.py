@@ -36,7 +36,7 @@ async def clear_conversation(agent: Agent) -> CompactResult:
     Delivered mail is marked as read first; queued input stays queued. The agent's record of read files is emptied. A
     cancel or kill before the line is written changes nothing.
     """
-    from teamwright.agent.summary_texts import cleared_blocks
+    from teamwright.agent.compaction_texts import cleared_blocks
 
     compaction = agent.compaction
     conversation = agent.conversation
@@ -187,7 +187,7 @@ async def _compact(agent: Agent, trigger: str, keep: str, before: int, *, full: 
 
 async def _write_summary(agent: Agent, folded: Sequence[bytes], keep: str, *, full: bool) -> tuple[SideAnswer, Usage]:
     """Ask the agent for a summary. A conversation that does not fit any more is condensed first."""
-    from teamwright.agent.summary_texts import CONDENSED, condense, summary_directive
+    from teamwright.agent.compaction_texts import CONDENSED, condense, summary_directive
 
     window = max(agent.model.card.context_tokens, agent.conversation.reported_tokens[1] + 1)
     usage = Usage()
@@ -241,7 +241,7 @@ def _fold(agent: Agent, upto: int, summary: str, beside: SummaryNotes, about: di
 
     This function does not await, so no line can come between the kept messages and the line of the compaction.
     """
-    from teamwright.agent.summary_texts import cut_results, summary_blocks
+    from teamwright.agent.compaction_texts import cut_results, summary_blocks
 
     compaction = agent.compaction
     conversation = agent.conversation

@@ -38,7 +38,7 @@ from teamwright.models.model import (
     price_usage,
     with_price,
 )
-from teamwright.models.prefix_builder import tool_names, without_tools
+from teamwright.models.request_prefix import tool_names, without_tools
 from teamwright.models.token_estimate import answer_tokens, fill_usage, text_size, written_tokens
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import Notice, TextDelta

@@ -26,7 +26,7 @@ from teamwright.agent.transcript import set_aside_lost_lines
 from teamwright.models.effort import Effort
 from teamwright.models.model import Model, ModelCard, Prefix
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.prefix_builder import SharedPrefix, build_prefix
+from teamwright.models.request_prefix import SharedPrefix, build_prefix
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.messages import Block, encode, text_block
 from teamwright.protocol.runtime_tags import REMINDER

@@ -14,7 +14,7 @@ from msgspec import Struct
 from teamwright.api.options import PermissionMode, check_option_types, refuse_coroutine, require_text
 from teamwright.api.running_team import RunningTeam
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.field_texts import show_fields
+from teamwright.protocol.field_docs import show_fields
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.secret_texts import repr_without
 from teamwright.protocol.task import Task

@@ -24,13 +24,13 @@ from teamwright.hooks import hook_index
 from teamwright.models.effort import Effort, parse_optional_effort
 from teamwright.models.model import Model, ModelCard
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.field_texts import show_fields
+from teamwright.protocol.field_docs import show_fields
 from teamwright.protocol.ids import did_you_mean, nearest
 from teamwright.protocol.usage import Budget
 from teamwright.session.options import Options
 
 if TYPE_CHECKING:
-    from teamwright.session.answer_format import OutputFormat
+    from teamwright.session.answer_schema import OutputFormat
 
 
 PermissionMode: TypeAlias = Literal["default", "acceptEdits", "plan", "delegate", "dontAsk", "bypassPermissions"]
@@ -291,7 +291,7 @@ def _output_format(output_type: Any) -> OutputFormat | None:
     """Return the form of the final answer. Raises UsageError for a type without a JSON form."""
     if output_type is None:
         return None
-    from teamwright.session.answer_format import type_format  # loaded only for typed results
+    from teamwright.session.answer_schema import type_format  # loaded only for typed results
 
     return type_format(output_type)
 

@@ -39,7 +39,7 @@ from teamwright.api.options import (
 from teamwright.api.paced_steps import PacedSteps
 from teamwright.api.run import EventIterator, EventReaders, Run, no_last_event, numbered
 from teamwright.api.running_team import RunningTeam, not_running, require_asyncio
-from teamwright.api.team_opening import create_named_team, options_to_open
+from teamwright.api.team_start import create_named_team, options_to_open
 from teamwright.config.settings.merge import lead_mode
 from teamwright.models.effort import parse_optional_effort
 from teamwright.models.model import Model
@@ -66,8 +66,8 @@ from teamwright.session.result import OutputT, Result
 from teamwright.session.session import Session
 from teamwright.session.slash_command_call import list_commands, require_command, run_command
 from teamwright.tasks.task_rules import USER
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.team_records.spawn_spec import SpawnSpec
-from teamwright.team_records.views import resolve_home
 from teamwright.teams.mode_rank import ModeSet
 from teamwright.teams.outgoing_mail import Sent, send_text
 from teamwright.teams.spawn import spawn
@@ -76,7 +76,7 @@ from teamwright.teams.team_recovery import recover_teams
 if TYPE_CHECKING:
     from teamwright.protocol.pending_request import PendingRequest
     from teamwright.storage.paths import Home
-    from teamwright.team_records.views import TeamView
+    from teamwright.team_records.snapshots import TeamView
     from teamwright.views.status import StatusView
 
 T = TypeVar("T")
@@ -263,7 +263,7 @@ class Team(Generic[OutputT]):
 
         `home` is the state root, as in TeamOptions. Starts nothing. Raises CannotStart for an unreadable state root.
         """
-        from teamwright.team_records.views import archived_teams, team_views
+        from teamwright.team_records.snapshots import archived_teams, team_views
 
         root = _home(home)
         return [*team_views(root), *(archived_teams(root) if archived else ())]

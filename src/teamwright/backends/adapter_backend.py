@@ -16,7 +16,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from teamwright.backends.handover import Handover, LaunchFailed, offer_launch
-from teamwright.backends.located_process import (
+from teamwright.backends.terminal_adapter import TerminalAdapter, build_command, fill, json_contains
+from teamwright.backends.watched_process import (
     is_running,
     process_identity,
     process_tree,
@@ -24,7 +25,6 @@ from teamwright.backends.located_process import (
     terminal_device,
     wait_until_ended,
 )
-from teamwright.backends.terminal_adapter import TerminalAdapter, build_command, fill, json_contains
 from teamwright.processes.commands import ProcessResult, run_argv
 from teamwright.processes.program_environment import find_program, own_variables
 from teamwright.protocol.errors import CannotStart

@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 
 from teamwright.backends.handover import Handover, LaunchFailed, offer_launch
-from teamwright.backends.located_process import (
+from teamwright.backends.terminal_adapter import DETACHED
+from teamwright.backends.watched_process import (
     is_running,
     process_identity,
     process_tree,
     run_to_end,
     wait_until_ended,
 )
-from teamwright.backends.terminal_adapter import DETACHED
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.processes.process_tree import ProcessTree, process_start
 from teamwright.protocol.errors import CannotStart, StorageError

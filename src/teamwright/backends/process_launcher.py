@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from teamwright.backends.choice import is_remote
 from teamwright.backends.connections import MemberConnections, ProcessHost
-from teamwright.backends.located_process import process_tree, wait_set
 from teamwright.backends.process_teammate import ProcessTeammate
+from teamwright.backends.watched_process import process_tree, wait_set
 from teamwright.processes.process_records import end_orphans
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice

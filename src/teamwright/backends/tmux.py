@@ -21,7 +21,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.backends.handover import Handover, LaunchFailed, offer_launch
-from teamwright.backends.located_process import process_identity, run_to_end, wait_until_ended
 from teamwright.backends.tmux_server import (
     COLOUR,
     FORMAT,
@@ -43,6 +42,7 @@ from teamwright.backends.tmux_server import (
     remove_dead_sockets,
     remove_socket,
 )
+from teamwright.backends.watched_process import process_identity, run_to_end, wait_until_ended
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.processes.process_tree import ProcessSnapshot, ProcessTree, process_start
 from teamwright.protocol.errors import CannotStart

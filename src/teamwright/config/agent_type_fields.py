@@ -16,8 +16,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentType
-from teamwright.config.dead_guards import find_dead_hook
 from teamwright.config.tool_names import ToolSelection, select_tools
+from teamwright.config.unmatched_guards import find_dead_hook
 from teamwright.hooks.hook_index import (
     ELICITATION,
     ELICITATION_RESULT,

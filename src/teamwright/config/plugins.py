@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.config.dead_guards import find_dead_hook
+from teamwright.config.unmatched_guards import find_dead_hook
 from teamwright.hooks.hook_index import HookSpec, parse_hooks
 from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.ids import did_you_mean

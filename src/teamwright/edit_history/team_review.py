@@ -38,7 +38,7 @@ from teamwright.protocol.errors import TeamwrightError, UnknownMember, UsageErro
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, display_name, session_list_name
 from teamwright.protocol.messages import message_text
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.saved.control import send
+from teamwright.saved.member_control import send
 from teamwright.saved.saved_members import match_member_name, transcripts_of
 from teamwright.saved.team_access import FileAccess, SavedTeamAccess, find_address
 from teamwright.saved.teams import find_tasks, find_team_view
@@ -48,7 +48,7 @@ from teamwright.tasks.task_list import TaskList
 from teamwright.tasks.task_rules import USER
 from teamwright.tasks.task_store import FollowedTaskStore
 from teamwright.team_records.file_stores import FileStores
-from teamwright.team_records.views import TaskView
+from teamwright.team_records.snapshots import TaskView
 from teamwright.views.cost import CostRow, cost_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from teamwright.backends.located_process import wait_set
+from teamwright.backends.watched_process import wait_set
 from teamwright.external.external_member import ExternalMember, InboxSigns
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError

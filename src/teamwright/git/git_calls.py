@@ -1,9 +1,9 @@
 """Git calls of Teamwright itself: they run no program that an untrusted repository names.
 
 A repository that could make git run a program (`git_entries`) is not read at all, unless a person trusted these
-entries. In every other one the switches below, and those of `git_settings`, disable what a person's own configuration
-makes git run. A clone of a repository that a person named uses the person's configuration, and runs no hook, no filter
-and no submodule.
+entries. In every other one the switches below, and those of `program_settings`, disable what a person's own
+configuration makes git run. A clone of a repository that a person named uses the person's configuration, and runs no
+hook, no filter and no submodule.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.git.git_entries import GitEntry, git_entries
-from teamwright.git.git_settings import UnclearSettings, person_switches
+from teamwright.git.program_settings import UnclearSettings, person_switches
 from teamwright.processes.program_environment import find_program, own_variables
 
 _SAFE_SETTINGS = {

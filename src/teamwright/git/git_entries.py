@@ -15,7 +15,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.git.configuration import (
+from teamwright.git.repository import Discovery, GitRepository, discover, names_common_dir
+from teamwright.git.unsafe_config import (
     GitEntry,
     SeenFiles,
     config_entries,
@@ -23,7 +24,6 @@ from teamwright.git.configuration import (
     text_digest,
     unreadable_digest,
 )
-from teamwright.git.repository import Discovery, GitRepository, discover, names_common_dir
 from teamwright.storage.files import read_plain
 
 MAX_INDEX_BYTES = 128 << 20

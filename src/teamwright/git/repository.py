@@ -1,6 +1,6 @@
 """Discovery of the repository that git finds from a directory, without running git.
 
-Formats: gitrepository-layout(5); rules: `setup.c` of git. `configuration` reads the configuration.
+Formats: gitrepository-layout(5); rules: `setup.c` of git. `unsafe_config` reads the configuration.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.git.configuration import named_work_tree
+from teamwright.git.unsafe_config import named_work_tree
 from teamwright.storage.files import read_beginning, read_plain
 
 _MAX_POINTER_BYTES = 8_192

@@ -23,7 +23,7 @@ from teamwright.processes.program_environment import own_program_start
 from teamwright.protocol.time_limit import time_limit
 
 if TYPE_CHECKING:
-    from teamwright.sandbox.protected_files import ProtectedFiles
+    from teamwright.sandbox.protected_file_check import ProtectedFiles
     from teamwright.sandbox.sandbox import CommandConfinement
 
 MAX_LINE = 16 * 1024 * 1024

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from teamwright.external.lead import LeadPresence
+from teamwright.external.external_lead import LeadPresence
 from teamwright.external.roster import (
     RESUMABLE_ENDS,
     DepartingMember,

@@ -23,8 +23,8 @@ from teamwright.approvals.request_queue import LeadApprover, RequestQueue
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.trust import require_person_for_mode
+from teamwright.external.external_lead import LeadMail, LeadPresence, lead_process
 from teamwright.external.inbox import ExternalMailFormat, ExternalTeamStores, InboxContext
-from teamwright.external.lead import LeadMail, LeadPresence, lead_process
 from teamwright.external.roster import MembershipFile, MembershipRecord, OwnRosterEntry
 from teamwright.member_process.external_membership import (
     ExternalMembership,
@@ -52,7 +52,7 @@ from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.policies import AgentPolicies
 from teamwright.session.options import Options
 from teamwright.session.preparation import SessionContext, ask_timeout, load_member_context
-from teamwright.session.wiring.process import (
+from teamwright.session.wiring.process_parts import (
     AgentServices,
     make_agent_factory,
     make_models,

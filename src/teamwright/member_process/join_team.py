@@ -41,7 +41,7 @@ from teamwright.session.control.agent_actions import ActionContext
 from teamwright.session.preparation import SessionContext, ask_timeout, load_member_context
 from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.spawn_file import VARIABLE, SpawnFile, discard, options_of, restore_variables
-from teamwright.session.wiring.process import (
+from teamwright.session.wiring.process_parts import (
     AgentServices,
     make_agent_factory,
     make_models,

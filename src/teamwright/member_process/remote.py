@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from teamwright.database.address import SECRET_VARIABLES, parse_address
 from teamwright.database.connection import MOST_OF_MEMBER, Database
 from teamwright.database.database_stores import DatabaseStores
-from teamwright.database.exchange import WireTunnel
+from teamwright.database.lead_exchange import WireTunnel
 from teamwright.database.mailbox import MailSettings
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.session_files import SessionFiles
 from teamwright.database.session_shipper import SessionShipper
-from teamwright.database.workers import StartOrders, member_lease
+from teamwright.database.worker_orders import StartOrders, member_lease
 from teamwright.member_process.lead_connection import LeadConnection
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import TeamEvent

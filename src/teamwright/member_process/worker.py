@@ -24,7 +24,14 @@ from teamwright.backends.detached import DetachedBackend
 from teamwright.database.address import DatabaseAddress
 from teamwright.database.connection import Database
 from teamwright.database.session_connection import SessionConnection
-from teamwright.database.workers import ORDERS, StartOrder, StartOrders, WorkerOffer, register_worker, worker_lease
+from teamwright.database.worker_orders import (
+    ORDERS,
+    StartOrder,
+    StartOrders,
+    WorkerOffer,
+    register_worker,
+    worker_lease,
+)
 from teamwright.models.names import KEY_VARIABLES, OTHER_KEYS
 from teamwright.processes.program_environment import without_git_variables
 from teamwright.protocol.errors import TeamwrightError

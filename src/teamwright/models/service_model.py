@@ -38,8 +38,8 @@ from teamwright.models.model import (
 )
 from teamwright.models.model_settings import STALL_QUIET_S, ModelSettings
 from teamwright.models.names import is_set, with_server, with_window
+from teamwright.models.providers.anthropic_messages import MessagesFormat
 from teamwright.models.providers.api_format import ApiFormat
-from teamwright.models.providers.messages import MessagesFormat
 from teamwright.models.rate_limit import CacheWarmup, CallPermit, RateLimiter
 from teamwright.models.service_error import (
     ServiceAnswer,

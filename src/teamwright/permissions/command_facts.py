@@ -34,7 +34,7 @@ from teamwright.permissions.verdict import Decision, Verdict
 from teamwright.shell_lines.command_words import base_name
 from teamwright.shell_lines.expansion import Shape
 from teamwright.shell_lines.parsed_line import ShellCommand
-from teamwright.shell_lines.work_bound import spend_steps
+from teamwright.shell_lines.step_limit import spend_steps
 
 
 class CommandFacts(Struct):

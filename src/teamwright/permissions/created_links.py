@@ -19,7 +19,7 @@ from teamwright.permissions.verdict import Access
 from teamwright.shell_lines.command_words import base_name, word_set
 from teamwright.shell_lines.parse import parse_command
 from teamwright.shell_lines.parsed_line import FileRedirect, ParsedLine, ShellCommand
-from teamwright.shell_lines.work_bound import spend_steps
+from teamwright.shell_lines.step_limit import spend_steps
 
 _COPIES_LINKS = re.compile(r"-[A-Za-z]*[ls]|--(link|sym)")
 _SYMBOLIC = re.compile(r"-[A-Za-z]*s|--sym")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from teamwright.git.git_entries import GitEntry, GitSurvey, survey_git
-from teamwright.git.git_settings import person_entries, person_environment
+from teamwright.git.program_settings import person_entries, person_environment
 from teamwright.git.repository import Discovery, discover, possible_trees
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.git_policy import split_git_command
@@ -21,7 +21,7 @@ from teamwright.permissions.possible_file_names import Operand
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.shell_lines.parsed_line import ShellCommand
 from teamwright.shell_lines.programs.git import shows_contents
-from teamwright.shell_lines.work_bound import spend_steps
+from teamwright.shell_lines.step_limit import spend_steps
 from teamwright.storage.real_paths import real_path
 
 _MAX_SURVEYS = 64

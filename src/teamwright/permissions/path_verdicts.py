@@ -27,7 +27,7 @@ from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Decision, Verdict
 from teamwright.sandbox.guarded_files import VIRTUAL_ENVIRONMENT, guard_name
 from teamwright.shell_lines.command_words import word_set
-from teamwright.shell_lines.work_bound import JUDGED_PATH, found_once, spend_steps
+from teamwright.shell_lines.step_limit import JUDGED_PATH, found_once, spend_steps
 from teamwright.storage.real_paths import is_process_link, real_path
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from teamwright.permissions.verdict import BY_SANDBOX, Access, Decision, Mode, P
 from teamwright.processes.program_environment import add_changeable
 from teamwright.sandbox.policy import PolicyName, is_inside, narrower_policy
 from teamwright.shell_lines.command_words import word_set
-from teamwright.shell_lines.work_bound import bounded_work, find_bounded
+from teamwright.shell_lines.step_limit import bounded_work, find_bounded
 from teamwright.storage.real_paths import real_path
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class Policy:
         is_by_sandbox = decision.verdict is Verdict.ALLOW and decision.rule == BY_SANDBOX
         if access.command is None or decision.confinement is not PolicyName.WORK or is_by_sandbox:
             return CallGrant(decision.confinement, directories)
-        from teamwright.permissions.named_paths import find_named_paths  # only a command pays for this import
+        from teamwright.permissions.opened_paths import find_named_paths  # only a command pays for this import
 
         scope = self.scope
         tops = tuple(map(str, directories))

@@ -19,7 +19,7 @@ from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.shell_lines.command_words import base_name, word_set
 from teamwright.shell_lines.expansion import ANY_SHAPE, Shape
 from teamwright.shell_lines.parsed_line import ShellCommand
-from teamwright.shell_lines.work_bound import spend_steps
+from teamwright.shell_lines.step_limit import spend_steps
 
 HARMLESS_FILES = word_set("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr /dev/tty /dev/random /dev/urandom")
 

@@ -33,7 +33,7 @@ from teamwright.processes.program_environment import (
 from teamwright.shell_lines.command_words import word_set
 from teamwright.shell_lines.parse import parse_command
 from teamwright.shell_lines.parsed_line import ParsedLine, ShellCommand
-from teamwright.shell_lines.work_bound import find_bounded, found_once, spend_steps
+from teamwright.shell_lines.step_limit import find_bounded, found_once, spend_steps
 from teamwright.storage.real_paths import real_path
 
 _STARTS_NOTHING = word_set(

@@ -26,7 +26,7 @@ from teamwright.shell_lines.programs.file_reads import (
     find_version_files,
 )
 from teamwright.shell_lines.programs.git import find_git_reads
-from teamwright.shell_lines.work_bound import found_once, spend_steps
+from teamwright.shell_lines.step_limit import found_once, spend_steps
 from teamwright.storage.files import read_plain
 from teamwright.storage.real_paths import real_path
 

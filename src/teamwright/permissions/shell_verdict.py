@@ -34,7 +34,7 @@ from teamwright.permissions.git_access import (
     shows_changes_plainly,
 )
 from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
-from teamwright.permissions.line_sandbox import HARMLESS_TARGETS, with_confinement
+from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS, with_confinement
 from teamwright.permissions.path_verdicts import (
     HARD_LINKS,
     NETWORK,
@@ -57,7 +57,7 @@ from teamwright.shell_lines.expansion import ANY_SHAPE, Shape
 from teamwright.shell_lines.parse import parse_command, too_large_line
 from teamwright.shell_lines.parsed_line import FileRedirect, ParsedLine, ShellCommand
 from teamwright.shell_lines.programs.side_effects import find_side_effect
-from teamwright.shell_lines.work_bound import TooMuchWork, bounded_work, find_bounded, spend_steps
+from teamwright.shell_lines.step_limit import TooMuchWork, bounded_work, find_bounded, spend_steps
 
 _WEAK_RULES = ("mode ", "unreadable command")
 _MAX_MEANING = 120

@@ -25,7 +25,7 @@ from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.owner_capabilities import kept_capabilities
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside, parents_below
 from teamwright.sandbox.probe_run import runs_under
-from teamwright.sandbox.protected_files import ChangeableGitConfigs, ProtectedFiles
+from teamwright.sandbox.protected_file_check import ChangeableGitConfigs, ProtectedFiles
 from teamwright.sandbox.secret_paths import SYSTEM, escape, mount_of, read_mounts
 from teamwright.sandbox.ssh_tunnel import ssh_configuration
 

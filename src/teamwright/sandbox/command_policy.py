@@ -23,8 +23,8 @@ from pathlib import Path
 from msgspec import Struct
 
 import teamwright
-from teamwright.git.configuration import SeenFiles, config_entries, plain_values
 from teamwright.git.repository import discover
+from teamwright.git.unsafe_config import SeenFiles, config_entries, plain_values
 from teamwright.processes.program_environment import leads_through
 from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds
 from teamwright.sandbox.guarded_files import PROTECTED_NAMES, PROTECTED_PATTERNS

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from teamwright.git.configuration import plain_values
 from teamwright.git.repository import discover
+from teamwright.git.unsafe_config import plain_values
 from teamwright.sandbox.command_needs import CommandNeeds, Words, plain_arguments, program_name
 
 _COMMITTING = frozenset({"commit", "merge", "rebase", "cherry-pick", "revert", "am", "pull"})

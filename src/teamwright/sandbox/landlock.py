@@ -1,7 +1,7 @@
 """Confinement by Landlock and a filter of system calls, for systems without bubblewrap.
 
 Rules only add permissions: a path inside a writable directory cannot be protected. So protected files are compared
-before and after a command (`protected_files`).
+before and after a command (`protected_file_check`).
 
 The filter is a program for the kernel's seccomp, which bubblewrap loads too. Formats: seccomp(2), linux/filter.h,
 linux/audit.h; numbers: the kernel's system call tables.
@@ -31,7 +31,7 @@ from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.owner_capabilities import kept_capabilities
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy
 from teamwright.sandbox.probe_run import runs_under
-from teamwright.sandbox.protected_files import ChangeableGitConfigs, ProtectedFiles, is_at
+from teamwright.sandbox.protected_file_check import ChangeableGitConfigs, ProtectedFiles, is_at
 from teamwright.sandbox.secret_paths import SYSTEM
 
 _LIBC = ctypes.CDLL(None, use_errno=True)

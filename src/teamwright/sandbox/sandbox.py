@@ -50,7 +50,7 @@ from teamwright.sandbox.policy import (
     narrow,
 )
 from teamwright.sandbox.probe_run import NoRoomError
-from teamwright.sandbox.protected_files import ProtectedFiles
+from teamwright.sandbox.protected_file_check import ProtectedFiles
 from teamwright.sandbox.seatbelt import Seatbelt, probe_seatbelt
 
 

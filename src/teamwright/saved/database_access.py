@@ -12,13 +12,13 @@ from typing import Any
 
 from teamwright.database.address import DatabaseAddress
 from teamwright.database.database_stores import DatabaseStores
-from teamwright.database.exchange import LeadElsewhere
 from teamwright.database.integration_queue import DatabaseIntegrationStore
+from teamwright.database.lead_exchange import LeadElsewhere
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.task_store import DatabaseTaskStore
 from teamwright.database.team_rows import DatabaseTeams, archive_entry, session_lease
 from teamwright.database.teams_copy import TeamsCopy, follow_copy, open_teams_copy
-from teamwright.database.workers import OrderState, StartOrders
+from teamwright.database.worker_orders import OrderState, StartOrders
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.pending_request import PendingRequest

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.backends.located_process import is_running, process_tree
 from teamwright.backends.session_backends import BackendChoice
 from teamwright.backends.settings import BackendSettings
+from teamwright.backends.watched_process import is_running, process_tree
 from teamwright.config.settings.files import SettingsOrigin, read_layer
 from teamwright.processes.process_records import end_orphans
 from teamwright.processes.process_tree import ProcessSnapshot, ProcessTree, process_start

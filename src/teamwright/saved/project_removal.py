@@ -23,7 +23,7 @@ from teamwright.saved.sessions import SessionView, is_same_directory, session_vi
 from teamwright.saved.teams import all_teams
 from teamwright.storage.paths import Home
 from teamwright.team_records.file_stores import FileStores
-from teamwright.team_records.views import archived_teams, task_views
+from teamwright.team_records.snapshots import archived_teams, task_views
 
 
 class ProjectData(Struct, frozen=True):

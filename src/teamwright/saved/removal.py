@@ -30,7 +30,7 @@ from teamwright.team_records.archive import archive_entries, archive_team, remov
 from teamwright.team_records.file_stores import FileStores
 
 if TYPE_CHECKING:
-    from teamwright.team_records.views import TeamView
+    from teamwright.team_records.snapshots import TeamView
 
 SHOWN = 6
 """Maximum number of open tasks that a refusal names."""
@@ -114,7 +114,7 @@ async def remove_team(home: Home, word: str, *, force: bool, archive: TeamArchiv
     Raises TeamwrightError (`unknown-team`); TeamRefused while its lead lives, for another product's team, and without
     `force` while a task is open, a message is unread or a file cannot be read; StorageError, LockTimeout.
     """
-    from teamwright.team_records.views import team_view
+    from teamwright.team_records.snapshots import team_view
 
     require_person(home, "removes teams", f"teams rm {word}"[:100])
     team = find_saved_team(home, word)
@@ -193,7 +193,7 @@ async def archive_finished_teams(
 
 async def _archive_if_finished(archive: TeamArchive, team: SavedTeam) -> RemovedTeam | None:
     """Archive a team; None when a process leads it now, or it is not finished any more."""
-    from teamwright.team_records.views import team_view
+    from teamwright.team_records.snapshots import team_view
 
     with suppress(TeamRefused, CannotStart):
         async with archive.hold(team):
@@ -203,7 +203,7 @@ async def _archive_if_finished(archive: TeamArchive, team: SavedTeam) -> Removed
 
 
 def _is_finished(team: SavedTeam) -> bool:
-    from teamwright.team_records.views import FINISHED, team_view
+    from teamwright.team_records.snapshots import FINISHED, team_view
 
     view = team_view(team.home, team.directory)
     return view.state == FINISHED and not any(member.state is MemberState.WAITING_FOR_LEAD for member in view.members)

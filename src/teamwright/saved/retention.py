@@ -254,7 +254,7 @@ def _has_file(home: Home, team: SavedTeam) -> bool:
 
 def _has_open(home: Home, session: str) -> bool:
     """Return True when the session's own list has an open task, or one that cannot be read."""
-    from teamwright.team_records.views import task_views
+    from teamwright.team_records.snapshots import task_views
 
     return any(task.open for task in task_views(FileStores(home).task_directory(session_list_name(session))))
 

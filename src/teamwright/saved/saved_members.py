@@ -22,7 +22,7 @@ from teamwright.protocol.ids import (
 from teamwright.protocol.members import RosterMember, TeamConfig, parse_config
 from teamwright.saved.teams import find_team_view
 from teamwright.storage.paths import Home
-from teamwright.team_records.views import TeamView, team_views
+from teamwright.team_records.snapshots import TeamView, team_views
 
 
 def find_saved_member(home: Home, text: str) -> tuple[TeamConfig, RosterMember]:

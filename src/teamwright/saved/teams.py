@@ -22,9 +22,9 @@ from teamwright.storage.file_lease import lease_holder, lease_path
 from teamwright.storage.paths import Home
 
 if TYPE_CHECKING:
+    from teamwright.team_records.snapshots import TaskView, TeamView
     from teamwright.team_records.team_state import TeamFile
     from teamwright.team_records.team_stores import TeamStores
-    from teamwright.team_records.views import TaskView, TeamView
 
 T = TypeVar("T")
 
@@ -165,7 +165,7 @@ def find_saved_team(home: Home, word: str) -> SavedTeam:
 
 def find_team_view(home: Home, word: str, *, archived: bool = False) -> TeamView:
     """Return the view of the team, like `find_saved_team`; with `archived` else the newest deleted one."""
-    from teamwright.team_records.views import archived_teams, team_views
+    from teamwright.team_records.snapshots import archived_teams, team_views
 
     teams = team_views(home)
     if (found := _find(teams, word)) is not None:
@@ -182,7 +182,7 @@ def find_tasks(home: Home, word: str) -> tuple[TaskView, ...]:
 
     Raises TeamwrightError (`unknown-team`).
     """
-    from teamwright.team_records.views import task_views
+    from teamwright.team_records.snapshots import task_views
 
     shared = home.shared / "tasks" / word
     known = "/" not in word and word not in {".", ".."} and os.path.isdir(shared)  # False also for a name too long

@@ -23,7 +23,7 @@ from teamwright.backends.choice import AUTO, is_remote
 from teamwright.database.address import SECRET_VARIABLES, DatabaseAddress
 from teamwright.database.connection import Database
 from teamwright.database.database_stores import DatabaseStores
-from teamwright.database.exchange import RequestExchange
+from teamwright.database.lead_exchange import RequestExchange
 from teamwright.database.mailbox import MailSettings
 from teamwright.database.session_connection import SILENT_S, SessionConnection, held_error
 from teamwright.database.session_files import SessionFiles
@@ -89,7 +89,7 @@ async def open_database_session(
 
 async def _fetch_results(database: Database, context: SessionContext) -> None:
     """Fetch the commits of members on other machines that ended after the session's former process."""
-    from teamwright.database.workers import StartOrders
+    from teamwright.database.worker_orders import StartOrders
 
     orders = StartOrders(database)
     for id in await orders.ended_with_result(context.id):

@@ -24,7 +24,7 @@ from teamwright.mcp.json_rpc import METHOD_NOT_FOUND, McpRequestError, Message, 
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.models.model import Model, Prefix, Reply, Request
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.prefix_builder import request_fields
+from teamwright.models.request_prefix import request_fields
 from teamwright.permissions.verdict import Approver, Question
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit

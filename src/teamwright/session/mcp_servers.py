@@ -23,7 +23,7 @@ from teamwright.session.process_state import ServerStatus, write_servers
 if TYPE_CHECKING:
     from teamwright.mcp.server import McpServer
     from teamwright.mcp.server_config import ConfigSource, ServerConfig
-    from teamwright.mcp.servers import McpServerPool
+    from teamwright.mcp.session_servers import McpServerPool
     from teamwright.session.agents.agent_workspace import AgentWorkspace
 
 
@@ -90,7 +90,7 @@ class SessionMcpServers(Struct):
     async def require(self, names: Iterable[str], among: Sequence[McpServer] = ()) -> None:
         """Wait until these servers run. Raises UsageError for an unknown server, CannotStart for one that fails."""
         from teamwright.mcp.json_rpc import McpServerError
-        from teamwright.mcp.servers import REQUIRED_S
+        from teamwright.mcp.session_servers import REQUIRED_S
 
         every = among or self.servers.shared
         required: list[McpServer] = []

@@ -23,17 +23,17 @@ from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_confirmation import UsageMarks
 from teamwright.config.trust import require_person_for_mode
 from teamwright.config.trusted_skills import shelf_warnings
-from teamwright.external.changes import TeamWatcher
+from teamwright.external.file_changes import TeamWatcher
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import ModeChanged, Notice, SessionOpened, TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, iso_time
-from teamwright.saved.repository import foreign_owner_warnings
 from teamwright.saved.retention import prune_hourly, remove_session
+from teamwright.saved.run_repository import foreign_owner_warnings
 from teamwright.saved.sessions import SessionView, save_title
 from teamwright.session.agents.factory import AgentFactory
+from teamwright.session.agents.factory_parts import start_reading_state
 from teamwright.session.agents.model_sources import SessionModels, no_tools_warning
-from teamwright.session.agents.parts import start_reading_state
 from teamwright.session.command_start import find_database
 from teamwright.session.control.stop_listener import StopListener
 from teamwright.session.modes_and_grants import SavedMode, load_mode, make_grants, restore_mode, save_mode
@@ -44,7 +44,7 @@ from teamwright.session.session import Session
 from teamwright.session.shell_command import run_shell_command
 from teamwright.session.wiring.integration import SessionIntegration
 from teamwright.session.wiring.member_processes import MemberProcesses
-from teamwright.session.wiring.process import (
+from teamwright.session.wiring.process_parts import (
     AgentServices,
     make_agent_factory,
     make_models,

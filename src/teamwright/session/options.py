@@ -25,7 +25,7 @@ from teamwright.protocol.usage import NO_CAPS, Budget
 
 if TYPE_CHECKING:
     from teamwright.approvals.request_queue import OnRequest
-    from teamwright.session.answer_format import OutputFormat
+    from teamwright.session.answer_schema import OutputFormat
     from teamwright.team_records.team_stores import TeamStores
 
 

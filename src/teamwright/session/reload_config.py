@@ -27,7 +27,7 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.events import Notice, Reloaded
 from teamwright.protocol.ids import LEAD
 from teamwright.session.agents.factory import AgentFactory
-from teamwright.session.agents.parts import CompactionFactory
+from teamwright.session.agents.factory_parts import CompactionFactory
 from teamwright.session.preparation import SessionContext, settings_flags
 from teamwright.session.wiring.mcp_factory import servers_of
 from teamwright.skills.skill_catalog import SkillCatalog

@@ -118,7 +118,7 @@ def _split(name: str) -> tuple[str, str]:
 async def prompt_blocks(session: Session, called: ServerPrompt, arguments: str) -> list[Block]:
     """Return the messages of a prompt as blocks of a user's prompt. Raises UsageError; then nothing was sent."""
     from teamwright.mcp.json_rpc import McpServerError
-    from teamwright.tools.server_tool import to_tool_result
+    from teamwright.tools.mcp_tool import to_tool_result
 
     values = parse_arguments(called, arguments)
     try:

@@ -41,8 +41,8 @@ async def read_mentions(session: Session, text: str) -> list[Block]:
 
 async def _read(session: Session, name: str, uri: str) -> list[Block]:
     from teamwright.mcp.json_rpc import McpServerError
+    from teamwright.tools.mcp_tool import to_tool_result
     from teamwright.tools.read_mcp_resource import resource_content
-    from teamwright.tools.server_tool import to_tool_result
 
     server = _server(session, name)
     if server is None:

@@ -20,7 +20,7 @@ from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.hooks.hook_index import EXPANSION, USER_PROMPT
 from teamwright.hooks.payload import prompt_expansion, user_prompt_submit
 from teamwright.models.model import Model, Prefix
-from teamwright.models.prefix_builder import prefix_for_model
+from teamwright.models.request_prefix import prefix_for_model
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import Rule, parse_rules
 from teamwright.permissions.verdict import Access, Verdict
@@ -50,8 +50,8 @@ from teamwright.skills.skill_definition import (
     fill_pieces,
     split_template,
 )
-from teamwright.subagents.run import CallRef
 from teamwright.subagents.subagent_run import SubagentRun
+from teamwright.subagents.subagent_settings import CallRef
 from teamwright.team_records.spawn_spec import SpawnSpec
 
 SUBAGENT = "general-purpose"

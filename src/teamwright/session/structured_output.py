@@ -19,7 +19,7 @@ from teamwright.models.structured_answer import structured_prefix, structured_te
 from teamwright.protocol.errors import ModelFailed, TeamwrightError
 from teamwright.protocol.messages import Block, text_block
 from teamwright.protocol.usage import NO_USAGE
-from teamwright.session.answer_format import MAX_PROBLEM_CHARACTERS, OutputFormat
+from teamwright.session.answer_schema import MAX_PROBLEM_CHARACTERS, OutputFormat
 from teamwright.teams.lead_agent import Lead
 
 REPAIR = "Your final answer was not accepted: {why}\nAnswer again, with the JSON value alone. It must fit this schema:"

@@ -22,6 +22,7 @@ from teamwright.shell_lines.line_cursor import (
     SyntaxMarks,
     UnreadableLine,
 )
+from teamwright.shell_lines.step_limit import spend_steps
 from teamwright.shell_lines.syntax_tree import (
     AndOr,
     Assignment,
@@ -44,7 +45,6 @@ from teamwright.shell_lines.syntax_tree import (
     WordPart,
 )
 from teamwright.shell_lines.word_reader import WordReader
-from teamwright.shell_lines.work_bound import spend_steps
 
 _RESERVED = re.compile(
     r"(?:if|then|elif|else|fi|while|until|for|do|done|case|esac|select|function|time|in|\{|\}|!|\[\[|\]\])"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from teamwright.shell_lines.work_bound import found_once, spend_steps
+from teamwright.shell_lines.step_limit import found_once, spend_steps
 
 _WILD = frozenset("*?[")
 

@@ -16,7 +16,7 @@ from teamwright.shell_lines.evaluated_text import EVALUATING_BUILTINS
 from teamwright.shell_lines.expansion import ExpandedWord, has_odd_encoding, is_locale, may_lose_signs
 from teamwright.shell_lines.grammar import DECLARING_BUILTINS, LineGrammar
 from teamwright.shell_lines.line_cursor import UnreadableLine
-from teamwright.shell_lines.listing import (
+from teamwright.shell_lines.nested_commands import (
     DIRECTORY_COMMANDS,
     MAX_DEPTH,
     MAX_NAMES,
@@ -29,6 +29,7 @@ from teamwright.shell_lines.listing import (
     without_prefixes,
 )
 from teamwright.shell_lines.parsed_line import Directories, ParsedLine
+from teamwright.shell_lines.step_limit import TOO_LARGE, TooMuchWork, bounded_work, found_once, spend_steps
 from teamwright.shell_lines.syntax_tree import (
     AndOr,
     BranchCommand,
@@ -46,7 +47,6 @@ from teamwright.shell_lines.syntax_tree import (
     WhileLoop,
 )
 from teamwright.shell_lines.variables import ANY, UNRELIABLE, variables_set_by, variables_set_in_words
-from teamwright.shell_lines.work_bound import TOO_LARGE, TooMuchWork, bounded_work, found_once, spend_steps
 
 MAX_BYTES = 64 * 1024
 """The longest command that is parsed, in bytes. A longer one is only asked about."""

@@ -27,7 +27,7 @@ from teamwright.protocol.messages import text_block
 from teamwright.protocol.program_log import log_failure
 from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.protocol.time_limit import time_limit
-from teamwright.storage.started_task import start_task
+from teamwright.storage.asyncio_task import start_task
 from teamwright.subagents.journal import (
     SubagentRuns,
     has_prompt,
@@ -42,8 +42,8 @@ from teamwright.subagents.reports import (
     prompt_block,
     subagent_event,
 )
-from teamwright.subagents.run import CallRef, OwnerNotifier, SubagentBuilder, SubagentSettings
 from teamwright.subagents.subagent_run import SubagentRun
+from teamwright.subagents.subagent_settings import CallRef, OwnerNotifier, SubagentBuilder, SubagentSettings
 
 if TYPE_CHECKING:
     from teamwright.subagents.run_loop import RunningKind

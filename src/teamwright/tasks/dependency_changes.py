@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.task import Task
 from teamwright.storage.locks import LockHold
-from teamwright.tasks.task_files import TaskFiles
+from teamwright.tasks.task_list_files import TaskFiles
 from teamwright.tasks.task_rules import Edge, add_ids, not_found_error, refuse_cycles, remove_id, sort_ids
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from teamwright.protocol.task import Task
 from teamwright.tasks.task_file import list_numbers, task_number
-from teamwright.tasks.task_files import TaskFiles
+from teamwright.tasks.task_list_files import TaskFiles
 from teamwright.tasks.task_store import DamagedTask, ExternalTaskChange, OnExternalChange
 
 STEP = 32

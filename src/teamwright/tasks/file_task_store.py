@@ -13,8 +13,8 @@ from teamwright.protocol.task import Task, TaskStatus
 from teamwright.storage.file_watcher import file_mark
 from teamwright.tasks.draft_tasks import claimable_at
 from teamwright.tasks.task_file import task_number
-from teamwright.tasks.task_files import TaskFiles
 from teamwright.tasks.task_index import TaskIndex
+from teamwright.tasks.task_list_files import TaskFiles
 from teamwright.tasks.task_rules import (
     Actor,
     Edge,
@@ -172,30 +172,30 @@ class FileTaskStore:
     async def archive_all(self, target: Path) -> int:
         """Move all tasks into `target`. Numbers continue where they were. Return how many were moved."""
 
-        from teamwright.tasks import task_moves
+        from teamwright.tasks import task_transfers
 
-        return await task_moves.archive_all(self.files, target)
+        return await task_transfers.archive_all(self.files, target)
 
     async def archive_finished(self, target: Path, days: float) -> int:
-        """Move tasks that were finished long ago into `target`; see `task_moves`. Return how many were moved."""
+        """Move tasks that were finished long ago into `target`; see `task_transfers`. Return how many were moved."""
 
-        from teamwright.tasks import task_moves
+        from teamwright.tasks import task_transfers
 
-        return await task_moves.archive_finished(self.files, target, days)
+        return await task_transfers.archive_finished(self.files, target, days)
 
     async def archive_and_remove(self, target: Path) -> int:
         """Move all tasks into `target` and remove the directory; a new list of that name starts at 1."""
 
-        from teamwright.tasks import task_moves
+        from teamwright.tasks import task_transfers
 
-        return await task_moves.archive_and_remove(self.files, target)
+        return await task_transfers.archive_and_remove(self.files, target)
 
     async def adopt_open_tasks(self, other: FileTaskStore) -> list[Task]:
         """Move the open tasks of another list here under their numbers. Return them."""
 
-        from teamwright.tasks import task_moves
+        from teamwright.tasks import task_transfers
 
-        return await task_moves.adopt_open_tasks(self.files, other.files)
+        return await task_transfers.adopt_open_tasks(self.files, other.files)
 
     # ── internal ─────────────────────────────────────────────────────────────────────────────────────────────
 

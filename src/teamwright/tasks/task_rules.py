@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.events import TaskInfo
-from teamwright.protocol.field_texts import show_fields
+from teamwright.protocol.field_docs import show_fields
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, display_name, now_ms, parse_recipient, task_id
 from teamwright.protocol.task import (
     CHECK,

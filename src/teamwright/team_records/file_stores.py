@@ -38,13 +38,13 @@ class FileStores:
 
     def is_shared(self, name: str) -> bool:
         """Return True for a task list that several sessions share."""
-        from teamwright.tasks.shared_list import is_shared
+        from teamwright.tasks.shared_task_lists import is_shared
 
         return is_shared(self._home.tasks(name))
 
     def share_tasks(self, name: str) -> None:
         """Create the task list if it does not exist, and mark it as shared. Raises StorageError."""
-        from teamwright.tasks.shared_list import create_shared_list
+        from teamwright.tasks.shared_task_lists import create_shared_list
 
         create_shared_list(self._home.tasks(name))
 

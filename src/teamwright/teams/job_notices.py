@@ -23,7 +23,7 @@ from teamwright.protocol.runtime_tags import TaskEnd, escape_tags
 from teamwright.subagents.registry import INTERRUPTED, SESSION_ENDED, Subagents
 from teamwright.subagents.reports import end_notice as of_agent
 from teamwright.subagents.reports import job_end_notice, subagent_event
-from teamwright.subagents.run import CallRef
+from teamwright.subagents.subagent_settings import CallRef
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:

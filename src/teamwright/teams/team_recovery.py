@@ -34,6 +34,7 @@ from teamwright.team_records.roster import (
     read_transcript_header,
     rebuilt_roster,
 )
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.team_records.team_state import (
     Incarnation,
     LeadLease,
@@ -43,7 +44,6 @@ from teamwright.team_records.team_state import (
     process_directory,
     stored_entry,
 )
-from teamwright.team_records.views import resolve_home
 
 _CLOCK_SLACK_MS = 1_000
 """Milliseconds by which a member's transcript may be older than its roster entry, because of clocks."""

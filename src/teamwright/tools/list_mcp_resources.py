@@ -13,7 +13,7 @@ from teamwright.mcp.json_rpc import McpServerError, plain_line
 from teamwright.mcp.server import McpServer
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.long_results import fit_result
-from teamwright.tools.resource_servers import ResourceServers
+from teamwright.tools.mcp_resource_servers import ResourceServers
 
 MAX_LISTED = 500
 """The most resources of one server in a result."""

@@ -15,12 +15,12 @@ from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolResult, read_d
 from teamwright.agent.tool_input import ToolInput
 from teamwright.mcp.json_rpc import McpServerError
 from teamwright.mcp.server import McpServer
-from teamwright.mcp.servers import find_server
+from teamwright.mcp.session_servers import find_server
 from teamwright.mcp.tool_listing import tool_name
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.long_results import fit_result
-from teamwright.tools.server_tool import ServerTool
+from teamwright.tools.mcp_tool import ServerTool
 
 MAX_SERVER_LIST = 1_500
 """The most characters of the list of servers in the description."""

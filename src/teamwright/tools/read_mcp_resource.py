@@ -13,8 +13,8 @@ from teamwright.mcp.json_rpc import McpServerError, plain_line
 from teamwright.mcp.server import McpServer
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.runtime_tags import escape_tags
-from teamwright.tools.resource_servers import ResourceServers
-from teamwright.tools.server_tool import to_tool_result
+from teamwright.tools.mcp_resource_servers import ResourceServers
+from teamwright.tools.mcp_tool import to_tool_result
 
 
 class ReadMcpResourceInput(ToolInput):

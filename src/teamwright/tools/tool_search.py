@@ -11,7 +11,7 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.mcp.json_rpc import plain_line
 from teamwright.mcp.server import McpServer
-from teamwright.mcp.servers import search_tools
+from teamwright.mcp.session_servers import search_tools
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.long_results import fit_result
 

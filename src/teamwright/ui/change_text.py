@@ -16,7 +16,7 @@ from teamwright.edit_history.team_review import REVIEW_ACTIONS, MemberReview, Te
 from teamwright.edit_history.undo import Did, UndoneFile, UndoPlan, UndoResult, limit_of_undo
 from teamwright.protocol.ids import display_name
 from teamwright.protocol.usage import Usage
-from teamwright.team_records.views import TaskView
+from teamwright.team_records.snapshots import TaskView
 from teamwright.ui.terminal.styles import StyledLine, styled_diff
 
 _UNDO_WORDS: Mapping[Did, str] = {"restored": "restored", "removed": "removed", "already": "as it was", "kept": "left"}

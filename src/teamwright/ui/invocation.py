@@ -28,7 +28,7 @@ from teamwright.session.options import Options, parse_slash_command, read_prompt
 from teamwright.ui.cli.run_location import RunLocation
 
 if TYPE_CHECKING:
-    from teamwright.session.answer_format import OutputFormat
+    from teamwright.session.answer_schema import OutputFormat
 
 MAX_STDIN = 10_000_000
 """The maximum size of a prompt on stdin, in bytes."""
@@ -302,7 +302,7 @@ def _output_format(where: RunLocation, value: str | None) -> OutputFormat | None
     """Return the form of the final answer: JSON Schema as text, or in a file. Raises UsageError."""
     if value is None:
         return None
-    from teamwright.session.answer_format import schema_format  # loaded only for this flag
+    from teamwright.session.answer_schema import schema_format  # loaded only for this flag
 
     text = value.strip()
     return schema_format(text if text.startswith("{") else _file_text(where, text.removeprefix("@"), "--json-schema"))

@@ -67,7 +67,7 @@ async def _show_plain(member: RunningMember, feed: EventBuffer) -> MemberEnd:
 
 async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
     """Run the screen until the member ends. Its modules load only here."""
-    from teamwright.member_process.own_terminal import OwnTerminalControl
+    from teamwright.member_process.terminal_control import OwnTerminalControl
     from teamwright.ui.terminal.editor_choice import make_editor
     from teamwright.ui.terminal.events import EventFormatter
     from teamwright.ui.terminal.member import MemberTerminal

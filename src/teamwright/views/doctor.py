@@ -53,7 +53,7 @@ from teamwright.storage.paths import Home
 if TYPE_CHECKING:
     from teamwright.database.address import DatabaseAddress
     from teamwright.database.administration import DatabaseFacts
-    from teamwright.database.workers import WorkerStatus
+    from teamwright.database.worker_orders import WorkerStatus
 
 Verdict: TypeAlias = Literal["ok", "note", "problem"]
 
@@ -428,7 +428,7 @@ def database_findings(subject: DoctorSubject) -> Iterator[Finding]:
 
 def _connection_findings(facts: DatabaseFacts, workers: list[WorkerStatus]) -> Iterator[Finding]:
     """Yield a note when the server accepts fewer connections than a lead, the workers and their members may open."""
-    from teamwright.database.workers import count_connections
+    from teamwright.database.worker_orders import count_connections
 
     if not workers or (needed := count_connections(workers)) <= facts.most_connections:
         return
@@ -442,7 +442,7 @@ async def _look_into_database(
 ) -> tuple[DatabaseFacts, list[tuple[str, str]], list[WorkerStatus]]:
     from teamwright.database import administration
     from teamwright.database.connection import Database
-    from teamwright.database.workers import list_workers
+    from teamwright.database.worker_orders import list_workers
 
     facts = await administration.read_facts(address)
     if problems := administration.find_problems(address, facts):

@@ -35,7 +35,7 @@ from teamwright.models.model_pool import ModelPool
 from teamwright.models.model_server_queries import ask_server
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.names import is_known_id, is_set, resolve_model
-from teamwright.models.prefix_builder import build_prefix
+from teamwright.models.request_prefix import build_prefix
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.messages import encode, text_block, tool_calls
 from teamwright.protocol.usage import Usage

@@ -19,10 +19,10 @@ from msgspec.structs import replace
 
 from teamwright.agent.plan_mode import MODE_MEANINGS
 from teamwright.config.agent_types import definition_sources
+from teamwright.config.files_executed_by_settings import find_further_programs
 from teamwright.config.plugins import installed_plugins
 from teamwright.config.settings.merge import MODE, lead_mode, load_settings, make_policy, reads_other_product
 from teamwright.config.settings.settings import SettingFlags, Settings
-from teamwright.config.settings_runs import find_further_programs
 from teamwright.config.team_file import TeamDefinition, ownership_of, ownership_of_tasks
 from teamwright.config.trust import TrustStore
 from teamwright.git.repository import work_tree

@@ -31,8 +31,8 @@ from teamwright.storage.event_log import LogTail, read_recent
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_file import TaskFile
 from teamwright.team_records.file_stores import FileStores
+from teamwright.team_records.snapshots import ARCHIVED, FOREIGN, LIVE, TaskView, TeamView, team_view, team_views
 from teamwright.team_records.team_status import MAX_WHAT, MemberStatus, TeamStatus
-from teamwright.team_records.views import ARCHIVED, FOREIGN, LIVE, TaskView, TeamView, team_view, team_views
 from teamwright.teams.member_state import OpenTask, with_state
 from teamwright.teams.plan_requests import PLAN_KIND as PLAN
 from teamwright.views.cost import CostView, cost_of_totals
@@ -40,7 +40,7 @@ from teamwright.views.live_status import SessionRow, TaskBoard, known_status
 from teamwright.views.log import LogView
 
 if TYPE_CHECKING:
-    from teamwright.member_process.own_terminal import OwnTerminalControl
+    from teamwright.member_process.terminal_control import OwnTerminalControl
 
 
 class StatusView(Struct, frozen=True):

@@ -16,9 +16,9 @@ from typing import Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.git.configuration import GitEntry
 from teamwright.git.git_calls import NO_ENTRIES
 from teamwright.git.repository import discover
+from teamwright.git.unsafe_config import GitEntry
 from teamwright.protocol.errors import CannotStart, StorageError, WorktreeRefused
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.git.configuration import shared_work_tree
 from teamwright.git.repository import common_dir, current_branch, discover, head_commit
+from teamwright.git.unsafe_config import shared_work_tree
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
 from teamwright.protocol.ids import now_ms

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from teamwright.agent.compaction import compact, compact_now, is_due
 from teamwright.agent.compaction_state import AUTO, CompactSettings
+from teamwright.agent.compaction_texts import DIRECTIVE
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.summary_texts import DIRECTIVE
 from teamwright.agent.turn_loop import append_user_message, run_turn
 from teamwright.models.model import Failure, ModelCard, Prefix
 from teamwright.protocol.errors import StorageError

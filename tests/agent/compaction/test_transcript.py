@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent import transcript
+from teamwright.agent.compaction_texts import condense, cut_results
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.summary_texts import condense, cut_results
 from teamwright.agent.transcript import (
     MAX_LISTED_IDS,
     CompactBoundary,

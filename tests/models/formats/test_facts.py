@@ -12,7 +12,7 @@ from teamwright.models.model import Reply, Request, price_usage
 from teamwright.models.model_pool import ModelPool
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.names import key_variables, resolve_model, source
-from teamwright.models.prefix_builder import build_prefix
+from teamwright.models.request_prefix import build_prefix
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.usage import Usage
 from teamwright.testing.model_server import LoopbackModel

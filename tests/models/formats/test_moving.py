@@ -7,7 +7,7 @@ import json
 import pytest
 
 from teamwright.models.model import Reply
-from teamwright.models.providers import messages
+from teamwright.models.providers import anthropic_messages as messages
 from teamwright.protocol.messages import encode, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer

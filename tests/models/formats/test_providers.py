@@ -17,8 +17,8 @@ from teamwright.models.model import Failure, Reply, Request
 from teamwright.models.model_pool import ModelPool, list_models
 from teamwright.models.model_settings import CustomProvider, ModelSettings
 from teamwright.models.names import catalog, resolve_model, thinking_field
-from teamwright.models.prefix_builder import build_prefix, request_fields
 from teamwright.models.provider_table import PROVIDERS
+from teamwright.models.request_prefix import build_prefix, request_fields
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.messages import encode, text_block
 from teamwright.testing.model_server import LoopbackModel

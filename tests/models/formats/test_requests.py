@@ -7,8 +7,8 @@ import pytest
 
 from teamwright.models.model import ModelCard, Prefix, Reply
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.prefix_builder import request_fields
 from teamwright.models.providers.api_format import ConversionCache, EncodedMessage
+from teamwright.models.request_prefix import request_fields
 from teamwright.protocol.messages import encode, image_block, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Status

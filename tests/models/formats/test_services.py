@@ -10,7 +10,7 @@ from teamwright.agent.turn_loop import run_turn
 from teamwright.models.model import AnswerEnd, Failure, ModelCard, Reply, price_usage
 from teamwright.protocol.messages import encode, text_block
 from teamwright.protocol.usage import Usage
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Raw, Status
 from teamwright.views.doctor import DoctorSubject, find_problems

@@ -31,7 +31,7 @@ from teamwright.sandbox.secret_paths import CACHES
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.trust_question import give_trust, trust_survey
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.testing.scripted_model import ScriptedModel
 from teamwright.views.permission_check import CallerDescription, check_call
 from tests.permissions.fuzz.snapshot import Snapshot

@@ -9,9 +9,9 @@ import pytest
 
 from teamwright import Team
 from teamwright.mcp.server_config import ConfigSource, parse_servers
-from teamwright.member_process.login import LoginRequest, log_in
+from teamwright.member_process.mcp_login import LoginRequest, log_in
 from teamwright.protocol.events import RequestOpened
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.testing import Call, ScriptedModel
 from tests.mcp.conftest import SERVER
 from tests.mcp.sdk_processes import LIBRARY, SDK, behind_an_address, open_page, vault

@@ -10,7 +10,7 @@ from teamwright.protocol.errors import LimitExceeded
 from teamwright.protocol.events import RequestOpened, SubagentChanged
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import Usage
-from teamwright.subagents.run import CallRef
+from teamwright.subagents.subagent_settings import CallRef
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.testing import Call
 from teamwright.views.cost import cost_of

@@ -330,7 +330,7 @@ async def test_a_fork_outlives_its_callers_compaction_and_its_own_and_nothing_of
 
 
 async def tell(session, run, words) -> None:
-    from teamwright.subagents.run import CallRef
+    from teamwright.subagents.subagent_settings import CallRef
 
     await session.agents.send(run, words, LEAD, CallRef())
     assert await session.agents.wait(run, WAIT_S)

@@ -11,7 +11,7 @@ import pytest
 from teamwright import Team
 from teamwright.agent.fork_origin import FORK_TAG
 from teamwright.protocol.ids import LEAD
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.testing import Call
 from teamwright.views.audit.audit import audit
 from tests.support.waits import WAIT_S

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from teamwright.agent.summary_texts import CLEARED_NOTE
+from teamwright.agent.compaction_texts import CLEARED_NOTE
 from teamwright.testing.model_server_replies import Answer
 from tests.ui.terminal_driver import CTRL_C, CTRL_D, Person
 from tests.ui.test_terminal_session import all_told, at_terminal, gate, told, who

@@ -9,7 +9,7 @@ import pytest
 
 from teamwright.config.settings.show import SettingsQuery
 from teamwright.mcp.login_store import LoginStore, StoredLogin
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli import mcp
 from teamwright.ui.cli.main import main
 from teamwright.views.configuration import load_server_config

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from teamwright.config.instruction_notes import append_note, note_files
+from teamwright.config.add_instruction import append_note, note_files
 from teamwright.protocol.errors import TeamRefused
 from teamwright.storage.paths import find_home
 from teamwright.testing.model_server_replies import Answer

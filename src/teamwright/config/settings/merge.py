@@ -14,10 +14,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from teamwright.config.dead_guards import find_dead_hook, find_dead_rule
+from teamwright.config.executed_files import bind_hook, hook_files
+from teamwright.config.files_executed_by_settings import NOTHING_FURTHER, FurtherPrograms, files_run_by
 from teamwright.config.mcp_settings import KEYS as SERVER_KEYS
 from teamwright.config.mcp_settings import McpSettingsReader
-from teamwright.config.project_runs import bind_hook, hook_files
 from teamwright.config.settings.files import (
     SettingsLayer,
     SettingsOrigin,
@@ -30,14 +30,14 @@ from teamwright.config.settings.files import (
 from teamwright.config.settings.keys import KEYS, MODE
 from teamwright.config.settings.setting_parts import SettingParts
 from teamwright.config.settings.settings import BACKEND, SettingFlags, Settings, make_sections
-from teamwright.config.settings_runs import NOTHING_FURTHER, FurtherPrograms, files_run_by
 from teamwright.config.trust import TrustState
 from teamwright.config.trust_entries import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
+from teamwright.config.unmatched_guards import find_dead_hook, find_dead_rule
 from teamwright.hooks.hook_index import HookSpec, parse_hook_entries
 from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.executed_files import merge_run_files
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import Rule, parse_rules
-from teamwright.permissions.run_files import merge_run_files
 from teamwright.permissions.verdict import AUTO_NOTICE, Mode, Verdict, parse_mode
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.sandbox.temporary_files import TemporaryFiles

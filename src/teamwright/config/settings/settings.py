@@ -40,7 +40,7 @@ from teamwright.protocol.members import IN_PROCESS
 from teamwright.protocol.usage import CAP_NAMES as CAPS
 from teamwright.protocol.usage import NO_CAPS, Budget
 from teamwright.sandbox.policy import NetworkAccess, SandboxMode, SandboxSettings
-from teamwright.subagents.run import SubagentSettings
+from teamwright.subagents.subagent_settings import SubagentSettings
 from teamwright.teams.team import TeamSettings
 from teamwright.tools.shell.bash_settings import BashSettings
 

@@ -48,7 +48,7 @@ from teamwright.hooks.payload import LEAD as LEAD_KIND
 from teamwright.hooks.payload import SUBAGENT, TEAMMATE, HookAgent
 from teamwright.models.effort import Effort, effort_for_tokens, prefix_effort, supported_effort
 from teamwright.models.model import Meter, Model, ModelCard, Prefix
-from teamwright.models.prefix_builder import prefix_for_model
+from teamwright.models.request_prefix import prefix_for_model
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Approver, Verdict
@@ -59,9 +59,7 @@ from teamwright.protocol.messages import Block
 from teamwright.protocol.runtime_tags import new_key
 from teamwright.protocol.usage import NO_CAPS, Budget
 from teamwright.sandbox.policy import SandboxSettings, narrow
-from teamwright.session.agents.model_sources import SessionModels, require_price, require_price_beside, require_tools
-from teamwright.session.agents.model_switch import FallbackModels
-from teamwright.session.agents.parts import (
+from teamwright.session.agents.factory_parts import (
     CompactionFactory,
     ServerReminder,
     fork_definition,
@@ -70,6 +68,8 @@ from teamwright.session.agents.parts import (
     starting_point,
     with_skills,
 )
+from teamwright.session.agents.model_sources import SessionModels, require_price, require_price_beside, require_tools
+from teamwright.session.agents.model_switch import FallbackModels
 from teamwright.session.agents.policies import AgentPolicies, Inheritance
 from teamwright.session.agents.specs import (
     SpecResolver,
@@ -83,7 +83,7 @@ from teamwright.session.session_hooks import HookedAgent
 from teamwright.storage.paths import Home
 from teamwright.subagents.subagent_run import SubagentRun
 from teamwright.team_records.spawn_spec import SpawnSpec
-from teamwright.teams.blocked_callback import blocked_callback
+from teamwright.teams.blocked_state import blocked_callback
 from teamwright.teams.job_notices import deliver_text
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller

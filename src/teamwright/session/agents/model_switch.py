@@ -12,7 +12,7 @@ from teamwright.agent.agent import Agent
 from teamwright.agent.prompt import store_prefix, switch_prefix
 from teamwright.models.model import Failure, Model, Prefix
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.prefix_builder import prefix_for_model
+from teamwright.models.request_prefix import prefix_for_model
 from teamwright.protocol.events import FALLBACK, ModelChanged, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.session.agents.specs import missing_effort

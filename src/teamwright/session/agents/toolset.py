@@ -23,7 +23,7 @@ from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.session_hooks import SessionHooks
 from teamwright.skills.skill_catalog import SkillCatalog, list_for_model
 from teamwright.subagents.registry import Subagents
-from teamwright.teams.blocked_callback import blocked_callback
+from teamwright.teams.blocked_state import blocked_callback
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.built_in import BuiltInTool, fork_text
 from teamwright.tools.caller import Caller

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from teamwright.config.instruction_notes import NoteFile, append_note, note_files
+from teamwright.config.add_instruction import NoteFile, append_note, note_files
 from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.ids import LEAD

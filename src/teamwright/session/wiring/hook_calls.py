@@ -18,12 +18,12 @@ from teamwright.hooks.hook_index import HookSpec
 from teamwright.hooks.hook_outcome import HookOutcome, parse_returned, read_outcome
 from teamwright.hooks.payload import SUBAGENT, TEAMMATE
 from teamwright.models.model import Model, Prefix, Request
-from teamwright.models.prefix_builder import request_fields
+from teamwright.models.request_prefix import request_fields
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import encode, message_text, text_block
 from teamwright.session.agents.model_sources import require_price
-from teamwright.subagents.run import CallRef
+from teamwright.subagents.subagent_settings import CallRef
 from teamwright.team_records.spawn_spec import SpawnSpec
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from teamwright.approvals.request_queue import Answerer
+from teamwright.config.executed_files import git_doubt, hook_digest, hook_files
+from teamwright.config.files_executed_by_settings import bind_all
 from teamwright.config.plugins import DATA, plugin_hooks
-from teamwright.config.project_runs import git_doubt, hook_digest, hook_files
-from teamwright.config.settings_runs import bind_all
 from teamwright.git.repository import work_tree
 from teamwright.hooks.hook_actions import HttpLimits
 from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec

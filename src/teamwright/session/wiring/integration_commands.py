@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from teamwright.agent.permission_gate import PermissionGate
+from teamwright.config.files_executed_by_settings import programs_outside
 from teamwright.config.settings.merge import make_policy, private_paths
 from teamwright.config.settings.settings import Settings
-from teamwright.config.settings_runs import programs_outside
 from teamwright.config.trust import TrustState
 from teamwright.permissions.verdict import Approver
 from teamwright.sandbox.command_policy import SandboxPaths

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from teamwright.agent.agent_type import AgentType
 from teamwright.config.agent_types import PLUGIN
+from teamwright.config.executed_files import is_of_repository
 from teamwright.config.mcp_settings import PROJECT_DIRECTORY, configured_servers, reading_of
 from teamwright.config.plugins import Plugin, plugin_variables
-from teamwright.config.project_runs import is_of_repository
 from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_servers
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
@@ -22,7 +22,7 @@ from teamwright.storage.event_log import EventLog
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, BashSettings, remove_variables
 
 if TYPE_CHECKING:
-    from teamwright.mcp.servers import McpServerPool
+    from teamwright.mcp.session_servers import McpServerPool
     from teamwright.session.wiring.hooks_factory import FindFactory
 
 _IN_DEFINITION = "an agent definition"

@@ -15,7 +15,7 @@ from teamwright.mcp.listing_store import ListingStore
 from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server import ServerContext, ServerTimeouts
 from teamwright.mcp.server_config import ServerConfig
-from teamwright.mcp.servers import McpServerPool
+from teamwright.mcp.session_servers import McpServerPool
 from teamwright.mcp.stdio_transport import ServerEnvironment
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from teamwright import __version__
 from teamwright.database.connection import Database
-from teamwright.database.exchange import WireTunnel
+from teamwright.database.lead_exchange import WireTunnel
 from teamwright.database.session_connection import SessionConnection
-from teamwright.database.workers import (
+from teamwright.database.worker_orders import (
     WORKER_LOST,
     OrderState,
     OrderStatus,

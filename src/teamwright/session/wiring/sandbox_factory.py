@@ -6,8 +6,8 @@ import os
 import time
 from contextlib import suppress
 
+from teamwright.config.files_executed_by_settings import find_further_programs, programs_outside
 from teamwright.config.settings.merge import private_paths
-from teamwright.config.settings_runs import find_further_programs, programs_outside
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD

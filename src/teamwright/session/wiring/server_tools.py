@@ -12,12 +12,12 @@ from msgspec import Struct
 from teamwright.agent.tool import AnyTool
 from teamwright.config.mcp_settings import McpSettings
 from teamwright.mcp.server import McpServer
-from teamwright.mcp.servers import PrefixRoom, select_for_prefix
+from teamwright.mcp.session_servers import PrefixRoom, select_for_prefix
 from teamwright.tools.list_mcp_resources import ListMcpResources
 from teamwright.tools.mcp_call import McpCall
+from teamwright.tools.mcp_resource_servers import ResourceServers
+from teamwright.tools.mcp_tool import ServerTool
 from teamwright.tools.read_mcp_resource import ReadMcpResource
-from teamwright.tools.resource_servers import ResourceServers
-from teamwright.tools.server_tool import ServerTool
 from teamwright.tools.tool_search import ToolSearch
 
 

@@ -104,7 +104,7 @@ def make_team(
     shared_list = ""
     stores = joined.stores or context.options.stores or files
     if (task_list := context.options.task_list) is not None:
-        from teamwright.tasks.shared_list import list_name
+        from teamwright.tasks.shared_task_lists import list_name
 
         shared_list = list_name(task_list)
         files.share_tasks(shared_list)

@@ -22,7 +22,7 @@ from teamwright.sandbox.command_policy import ConfinementRequest
 from teamwright.sandbox.git_signatures import with_signatures
 from teamwright.sandbox.named_hosts import Destination, named_hosts
 from teamwright.sandbox.policy import PolicyName, SandboxPolicy, is_inside
-from teamwright.sandbox.protected_files import ProtectedFiles
+from teamwright.sandbox.protected_file_check import ProtectedFiles
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
 from teamwright.sandbox.violations import Refusal, find_refusal, short_path
 from teamwright.shell_lines.expansion import Shape

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.agent.background_jobs import BackgroundJobs, Job
-from teamwright.sandbox.protected_files import ProtectedFiles
+from teamwright.sandbox.protected_file_check import ProtectedFiles
 from teamwright.sandbox.sandbox import CommandConfinement
 
 QUARANTINE = "quarantine"

@@ -37,7 +37,7 @@ _PLAIN = ShellChoice(True)
 
 def is_proven(command: str, cwd: Path) -> bool:
     """Return True when a mode may allow the line without a rule. It runs in the shell that the rules read."""
-    from teamwright.permissions.line_sandbox import find_programs  # loading the grammar is expensive
+    from teamwright.permissions.line_sandbox_policy import find_programs  # loading the grammar is expensive
 
     return find_programs(command, cwd).is_plain
 
@@ -46,7 +46,7 @@ def choose_shell(command: str, cwd: Path, startup: ShellStartup | None) -> Shell
     """Return the choice for a command, with its aliases expanded."""
     if startup is None:
         return _PLAIN
-    from teamwright.permissions.line_sandbox import find_programs  # loading the grammar is expensive
+    from teamwright.permissions.line_sandbox_policy import find_programs  # loading the grammar is expensive
 
     found = find_programs(command, cwd)
     if found.is_plain:

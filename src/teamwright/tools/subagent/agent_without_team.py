@@ -21,8 +21,8 @@ from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import NO_CAPS, Budget
 from teamwright.subagents.registry import Subagents
 from teamwright.subagents.reports import background_facts, is_running_error, may_continue, result_facts, usage_text
-from teamwright.subagents.run import CallRef
 from teamwright.subagents.subagent_run import SubagentRun
+from teamwright.subagents.subagent_settings import CallRef
 from teamwright.team_records.spawn_spec import REMOTE, SpawnSpec
 from teamwright.tools.subagent.background_lookup import find_subagent
 

@@ -12,8 +12,8 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.errors import UsageError
 from teamwright.subagents.registry import Subagents
-from teamwright.subagents.run import CallRef
 from teamwright.subagents.subagent_run import SubagentRun
+from teamwright.subagents.subagent_settings import CallRef
 from teamwright.tools.caller import json_result
 from teamwright.tools.subagent.background_lookup import find_subagent
 

@@ -36,10 +36,10 @@ COMMANDS: dict[str, CommandRow] = {
         "teamwright.ui.cli.requests:requests", RUN, "List pending requests; `allow` and `deny` answer one."
     ),
     "worktrees": CommandRow(
-        "teamwright.ui.cli.work:worktrees_command", RUN, "List worktrees of agents; `remove` removes one."
+        "teamwright.ui.cli.worktrees:worktrees_command", RUN, "List worktrees of agents; `remove` removes one."
     ),
     "integrate": CommandRow(
-        "teamwright.ui.cli.work:integrate", RUN, "Merge members' branches; --check, --into, --list."
+        "teamwright.ui.cli.worktrees:integrate", RUN, "Merge members' branches; --check, --into, --list."
     ),
     "sessions": CommandRow(
         "teamwright.ui.cli.sessions:sessions", INSPECT, "List sessions of this directory; `rm` removes one."
@@ -85,7 +85,7 @@ COMMANDS: dict[str, CommandRow] = {
         "teamwright.ui.cli.configuration:config", CONFIGURE, "List settings with their files; `set` changes one."
     ),
     "database": CommandRow(
-        "teamwright.ui.cli.machines:database", CONFIGURE, "Make, check, upgrade and describe a PostgreSQL team space."
+        "teamwright.ui.cli.team_space:database", CONFIGURE, "Make, check, upgrade and describe a PostgreSQL team space."
     ),
     "import": CommandRow(
         "teamwright.ui.cli.mcp:import_command", CONFIGURE, "Take MCP servers over from ~/.claude.json."
@@ -95,8 +95,8 @@ COMMANDS: dict[str, CommandRow] = {
         CONFIGURE,
         "List added plugins; `add`, `update`, `remove` change them.",
     ),
-    "worker": CommandRow("teamwright.ui.cli.machines:worker", CONFIGURE, "Start members of teams on this machine."),
-    "workers": CommandRow("teamwright.ui.cli.machines:workers", INSPECT, "List the machines that start members."),
+    "worker": CommandRow("teamwright.ui.cli.team_space:worker", CONFIGURE, "Start members of teams on this machine."),
+    "workers": CommandRow("teamwright.ui.cli.team_space:workers", INSPECT, "List the machines that start members."),
     "trust": CommandRow("teamwright.ui.cli.permissions:trust", CONFIGURE, "Let this repository's entries take effect."),
     "completion": CommandRow(
         "teamwright.ui.cli.completion.completer:completion",

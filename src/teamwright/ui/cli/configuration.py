@@ -19,7 +19,7 @@ from teamwright.config.plugins import PluginSource
 from teamwright.config.settings.edit import SettingChange, SettingTarget, Target, set_value, unset_value
 from teamwright.config.settings.show import DEFAULT, SettingsQuery, SettingValue, files, json_schema, values, values_of
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli.flags import agent_flags
 from teamwright.ui.cli.output import WIDTH, json_flag, say, say_facts, say_json, say_table, table_lines
 from teamwright.ui.cli.run_location import run_location

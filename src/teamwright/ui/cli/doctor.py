@@ -12,7 +12,7 @@ import click
 
 from teamwright.protocol.errors import UsageError
 from teamwright.session.command_start import mask_secrets
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli.output import WIDTH, json_flag, say, say_json, say_table
 from teamwright.ui.cli.run_location import is_on_terminal, run_location
 from teamwright.ui.display_text import one_line, pad

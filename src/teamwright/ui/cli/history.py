@@ -18,7 +18,7 @@ from teamwright.edit_history.team_review import REVIEW_ACTIONS, TeamReview, act_
 from teamwright.edit_history.undo import UndoPlan, limit_of_undo
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.storage.paths import Home
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.change_text import (
     TAKEN_BACK,
     ChangeTotals,

@@ -23,10 +23,10 @@ from teamwright.config.settings.show import SettingsQuery
 from teamwright.config.trust import repository_of, require_person
 from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server_config import ServerConfig, parse_entry
-from teamwright.member_process.login import DOES, LOGIN_S, LoginRequest, log_in
+from teamwright.member_process.mcp_login import DOES, LOGIN_S, LoginRequest, log_in
 from teamwright.processes.program_environment import own_variables
 from teamwright.protocol.errors import UsageError
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli.output import json_flag, note, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import is_on_terminal, run_location
 from teamwright.ui.display_text import one_line

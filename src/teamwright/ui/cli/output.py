@@ -23,7 +23,7 @@ from teamwright.ui.terminal.styles import StyledLine, configured_terminal, make_
 from teamwright.views.cost_line import duration
 
 if TYPE_CHECKING:
-    from teamwright.team_records.views import TaskView
+    from teamwright.team_records.snapshots import TaskView
 
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 """The flag `--json` of every reading command."""

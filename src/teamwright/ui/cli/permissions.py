@@ -9,7 +9,7 @@ from teamwright.protocol.errors import UsageError
 from teamwright.session.command_start import command_with_home
 from teamwright.session.options import Options
 from teamwright.session.trust_question import TRUSTS, give_trust, take_trust, trust_survey
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_table, table_lines
 from teamwright.ui.cli.run_location import RunLocation, is_on_terminal, run_location
 from teamwright.ui.display_text import one_line

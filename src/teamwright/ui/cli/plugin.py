@@ -25,7 +25,7 @@ from teamwright.config.plugins import (
 from teamwright.config.trust import require_person
 from teamwright.protocol.errors import UsageError
 from teamwright.storage.paths import Home
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import is_on_terminal, run_location
 from teamwright.ui.display_text import one_line

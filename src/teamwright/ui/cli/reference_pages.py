@@ -27,14 +27,14 @@ from teamwright.models.model_settings import CustomProvider, ModelFacts
 from teamwright.models.names import catalog, prices_date
 from teamwright.protocol.errors import SLUGS
 from teamwright.protocol.events import LIVE, TeamEvent
-from teamwright.protocol.field_texts import field_texts
+from teamwright.protocol.field_docs import field_texts
 from teamwright.protocol.members import MemberState
 from teamwright.sandbox.command_needs import PROGRAMS, SUBCOMMANDS, CommandNeeds
 from teamwright.session.spawn_file import SpawnFile
 from teamwright.team_records.team_state import Incarnation
 from teamwright.tools.built_in import ENTRIES_FILE
 from teamwright.ui.cli.about import EXIT_CODES, explain_errors
-from teamwright.ui.cli.api_page import render_api
+from teamwright.ui.cli.api_reference_page import render_api
 from teamwright.ui.cli.command_examples import EXAMPLES
 from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, START_FLAGS

@@ -28,8 +28,8 @@ from teamwright.protocol.usage import Usage
 from teamwright.sandbox.policy import SandboxReport
 from teamwright.saved.teams import find_team_view
 from teamwright.session.process_state import ServerStatus
+from teamwright.team_records.snapshots import TaskView, resolve_home
 from teamwright.team_records.team_status import MemberStatus
-from teamwright.team_records.views import TaskView, resolve_home
 from teamwright.ui.cli.flags import parse_seconds
 from teamwright.ui.cli.output import (
     WIDTH,

@@ -22,7 +22,7 @@ from teamwright.protocol.ids import did_you_mean, display_name
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.paths import Home
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli.flags import parse_seconds
 from teamwright.ui.cli.output import format_age, json_flag, say, say_json, to_plain
 from teamwright.ui.cli.run_location import RunLocation, named_database, open_access, open_home, run_location

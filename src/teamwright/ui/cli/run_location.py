@@ -97,7 +97,7 @@ def open_home(where: RunLocation, word: str | None = None) -> Home:
 def named_database(where: RunLocation) -> DatabaseAddress | None:
     """Return the address of the database with the teams of a command; None for teams on files. Raises UsageError."""
     from teamwright.session.command_start import find_database
-    from teamwright.team_records.views import resolve_home
+    from teamwright.team_records.snapshots import resolve_home
 
     return find_database(where.database, resolve_home(where.home))
 

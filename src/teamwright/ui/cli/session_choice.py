@@ -21,7 +21,7 @@ from teamwright.saved.sessions import SessionView, latest_session
 from teamwright.saved.teams import find_session_to_resume
 from teamwright.session.command_start import find_database
 from teamwright.storage.paths import Home
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli.run_location import RunLocation, open_files_home
 from teamwright.ui.display_text import one_line
 from teamwright.ui.terminal.session_picker import pick, session_rows

@@ -13,7 +13,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.saved.project_removal import ProjectData, find_project, projects, remove_project
 from teamwright.saved.retention import remove_session, retention_days
 from teamwright.saved.sessions import find_session, session_views
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli.confirmation import confirm_removal
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS
 from teamwright.ui.cli.output import format_age, json_flag, say, say_json, say_table

@@ -29,8 +29,7 @@ from teamwright.saved.removal import (
 from teamwright.saved.saved_members import find_inbox
 from teamwright.saved.teams import find_saved_team, find_tasks, find_team_view, require_adoptable
 from teamwright.storage.paths import Home
-from teamwright.team_records.team_status import MemberStatus
-from teamwright.team_records.views import (
+from teamwright.team_records.snapshots import (
     MailView,
     TaskView,
     TeamView,
@@ -39,6 +38,7 @@ from teamwright.team_records.views import (
     resolve_home,
     team_views,
 )
+from teamwright.team_records.team_status import MemberStatus
 from teamwright.ui.cli.confirmation import confirm_removal
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, parse_time_span
 from teamwright.ui.cli.output import (
@@ -61,7 +61,7 @@ from teamwright.ui.protocol_text import message_words
 from teamwright.views.status import status_views
 
 if TYPE_CHECKING:
-    from teamwright.saved.control import Delivery, StopResult
+    from teamwright.saved.member_control import Delivery, StopResult
     from teamwright.saved.team_access import TeamAddress
 
 # ── teams ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -422,7 +422,7 @@ def send_command(
 async def _send(
     place: RunLocation, address: str, text: str, *, wait: bool, timeout_s: float | None, as_json: bool
 ) -> int:
-    from teamwright.saved.control import EVERYONE, send, send_to_all
+    from teamwright.saved.member_control import EVERYONE, send, send_to_all
     from teamwright.saved.team_access import find_address
 
     async with open_access(place, address) as access:
@@ -446,7 +446,7 @@ async def _send(
 
 
 async def _send_and_wait(target: TeamAddress, name: str, text: str, timeout_s: float | None, *, as_json: bool) -> int:
-    from teamwright.saved.control import follow_answer, send
+    from teamwright.saved.member_control import follow_answer, send
 
     async with follow_answer(target, name) as answer:
         delivery = await send(target, name, text)
@@ -523,7 +523,7 @@ def _message_text(text: tuple[str, ...]) -> str:
 @click.pass_context
 def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, as_json: bool) -> int:
     """Stop a member, which may object, or a team: its process saves and exits, and the team can be resumed."""
-    from teamwright.saved.control import STOPS
+    from teamwright.saved.member_control import STOPS
 
     require_person(resolve_home(run_location(ctx).home), STOPS)
     stopped = asyncio.run(_stop(run_location(ctx), address, now=now, timeout_s=timeout))
@@ -542,7 +542,7 @@ def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, 
 
 
 async def _stop(place: RunLocation, address: str, *, now: bool, timeout_s: float | None) -> StopResult:
-    from teamwright.saved.control import EVERYONE, stop_member, stop_team
+    from teamwright.saved.member_control import EVERYONE, stop_member, stop_team
     from teamwright.saved.team_access import find_address
 
     async with open_access(place, address) as access:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from teamwright.processes.own_python import own_python_argv
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
 from teamwright.protocol.messages import text_block
-from teamwright.saved.repository import Repository
+from teamwright.saved.run_repository import Repository
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.result import Result

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 
 from teamwright.protocol.usage import Budget
 from teamwright.sandbox.policy import UNBOUNDED, NetworkAccess
-from teamwright.saved.repository import Repository
+from teamwright.saved.run_repository import Repository
 from teamwright.session.options import Options
 from teamwright.session.result import Result
 from teamwright.ui.demo.demo_screen import WIDTH

@@ -18,10 +18,10 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
-from teamwright.saved.repository import Repository
+from teamwright.saved.run_repository import Repository
 from teamwright.saved.sessions import find_session
 from teamwright.session.open_session import open_session
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.demo.demo import SCRIPTED_PROMPT, demo_options, demo_team_name
 from teamwright.ui.display_text import clean
 

@@ -26,10 +26,10 @@ from teamwright.protocol.ids import display_name
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.time_limit import time_limit
-from teamwright.saved.repository import Repository
+from teamwright.saved.run_repository import Repository
 from teamwright.session.open_session import open_session
 from teamwright.storage.event_log import log_path
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.demo.demo import SCRIPTED_PROMPT, demo_options, demo_team_name
 from teamwright.ui.demo.demo_process import DemoSpec
 from teamwright.ui.demo.demo_screen import DemoScreen

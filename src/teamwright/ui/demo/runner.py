@@ -24,11 +24,11 @@ from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
-from teamwright.saved.repository import Repository, clone_bundle, differences, footprint, repository_at
+from teamwright.saved.run_repository import Repository, clone_bundle, differences, footprint, repository_at
 from teamwright.session.open_session import open_session
 from teamwright.session.report_file import require_writable, write_report
 from teamwright.session.result import Result
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.demo.ask_demo import ANSWER_TIMEOUT_S, run_ask_demo
 from teamwright.ui.demo.demo import (
     ASK_DENY_LINE,

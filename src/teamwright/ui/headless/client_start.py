@@ -155,7 +155,7 @@ def _tool_entries(server: str, tools: object) -> list[dict[str, Any]]:
 def _output(request: Mapping[str, Any]) -> Any:
     if not request.get("jsonSchema"):
         return None
-    from teamwright.session.answer_format import schema_format  # loaded only for a client with a schema
+    from teamwright.session.answer_schema import schema_format  # loaded only for a client with a schema
 
     return schema_format(json.dumps(request["jsonSchema"]), "the field jsonSchema of initialize")
 

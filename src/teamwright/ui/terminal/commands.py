@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from teamwright.agent.plan_mode import MODE_MEANINGS
-from teamwright.config.instruction_notes import NoteFile
+from teamwright.config.add_instruction import NoteFile
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
@@ -44,8 +44,8 @@ from teamwright.session.control.person_actions import (
 from teamwright.session.server_resources import find_mentions, read_mentions
 from teamwright.session.session import Session
 from teamwright.session.slash_command_call import call_command, list_commands
+from teamwright.ui.background_choice import choose_foreground, moved_lines, waiting_lines
 from teamwright.ui.display_text import cell_width, clean, exact_line, one_line, pad
-from teamwright.ui.foreground_choice import choose_foreground, moved_lines, waiting_lines
 from teamwright.ui.protocol_text import input_lines, output_lines
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.editor_protocol import ReadCancelled

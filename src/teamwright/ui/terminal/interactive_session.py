@@ -28,7 +28,7 @@ from teamwright.session.options import Options
 from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.trust_question import TrustState, give_trust, trust_survey
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.display_text import clean, fold_lines, model_name, one_line, window_size
 from teamwright.ui.python_gc import freeze_loaded
 from teamwright.ui.terminal.conversation_view import MAX_HISTORY_LINES, last_exchange

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from teamwright.member_process.own_terminal import OwnTerminalControl
+from teamwright.member_process.terminal_control import OwnTerminalControl
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import (
     AssistantText,
@@ -25,8 +25,8 @@ from teamwright.protocol.events import (
 from teamwright.protocol.ids import LEAD, nearest
 from teamwright.session.command_start import mask_secrets
 from teamwright.session.options import parse_slash_command
+from teamwright.ui.background_choice import choose_foreground, moved_lines
 from teamwright.ui.display_text import clean, cut, fold_lines, one_line, window_size
-from teamwright.ui.foreground_choice import choose_foreground, moved_lines
 from teamwright.ui.terminal.agent_output import AgentTextOutput, RunningOutput, block_renderer, ends_text
 from teamwright.ui.terminal.conversation_view import received_lines
 from teamwright.ui.terminal.editor_protocol import Editor, EditorCallbacks, ReadCancelled

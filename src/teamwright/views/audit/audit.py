@@ -21,7 +21,7 @@ from teamwright.protocol.ids import LEAD, inbox_stem
 from teamwright.protocol.mail import IdleNotification
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.file_lease import lease_held, lease_holder, lease_path
-from teamwright.storage.guard_record import read_guard
+from teamwright.storage.lock_file_record import read_guard
 from teamwright.storage.locks import DirectoryMark, directory_mark
 from teamwright.storage.paths import Home
 from teamwright.teams.undelivered_mail import return_notice_id

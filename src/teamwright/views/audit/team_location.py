@@ -21,8 +21,8 @@ from teamwright.saved.teams import find_team_view
 from teamwright.storage.json_lines import read_lines
 from teamwright.storage.paths import Home
 from teamwright.team_records.file_stores import FileStores
+from teamwright.team_records.snapshots import ARCHIVED
 from teamwright.team_records.team_state import TeamFile, read_team_file
-from teamwright.team_records.views import ARCHIVED
 
 FOREVER = float("inf")
 

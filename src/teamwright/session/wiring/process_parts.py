@@ -27,9 +27,9 @@ from teamwright.agent.transcript import header_tag_key, read_header
 from teamwright.approvals.request_files import RequestFiles
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.budgets.budget_tracker import BudgetTracker
+from teamwright.config.files_executed_by_settings import find_further_programs
 from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.settings.merge import make_policy
-from teamwright.config.settings_runs import find_further_programs
 from teamwright.config.tool_names import KNOWN_TOOLS
 from teamwright.config.trusted_skills import make_shelf
 from teamwright.models.effort import parse_optional_effort

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.named_files import TOO_MUCH, content_digest, named_code, tree_files
+from teamwright.processes.mentioned_files import TOO_MUCH, content_digest, named_code, tree_files
 from teamwright.storage.files import read_plain
 
 FileState = tuple[int, ...]

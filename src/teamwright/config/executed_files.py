@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from teamwright.config.project_mcp_file import command_of
 from teamwright.git.git_entries import SUBMODULES, GitEntry, git_entries
-from teamwright.git.git_settings import (
+from teamwright.git.program_settings import (
     UnclearSettings,
     find_git_code,
     list_settings,
@@ -25,8 +25,8 @@ from teamwright.git.git_settings import (
     person_environment,
 )
 from teamwright.hooks.hook_index import HookSpec
-from teamwright.permissions.run_files import RunFiles, merge_run_files
-from teamwright.processes.named_files import content_digest, named_code
+from teamwright.permissions.executed_files import RunFiles, merge_run_files
+from teamwright.processes.mentioned_files import content_digest, named_code
 
 _PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?::?-[^}]*)?\}?")
 _DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
@@ -42,7 +42,7 @@ def line_files(root: Path, line: str, base: Path | None = None) -> RunFiles:
     """Return the files of the repository that a shell line in `base` would run or names, by default at the root."""
     if not line.strip():
         return RunFiles()
-    from teamwright.permissions.run_file_search import find_run_files
+    from teamwright.permissions.executed_file_search import find_run_files
 
     found = find_run_files(line, root, base)
     if not found.unknown:
@@ -60,7 +60,7 @@ def hook_files(root: Path, hook: HookSpec) -> RunFiles:
     if hook.arguments is None:
         is_other_shell = hook.shell == "powershell"
         return replace(found, unknown="PowerShell reads it", is_of_project=True) if is_other_shell else found
-    from teamwright.permissions.run_file_search import find_program_files
+    from teamwright.permissions.executed_file_search import find_program_files
 
     direct = find_program_files((hook.command, *hook.arguments), root)
     return merge_run_files([direct, replace(found, unknown="", is_of_project=False)])
@@ -80,7 +80,7 @@ def server_files(root: Path, entry: object) -> RunFiles:
     named = frozenset(path for base in bases for path in _named_paths(root, text, base) if os.path.isfile(path))
     if not argv:
         return RunFiles(files=named)
-    from teamwright.permissions.run_file_search import find_program_files
+    from teamwright.permissions.executed_file_search import find_program_files
 
     found = [find_program_files(argv, root, base) for base in bases]
     found += [line_files(root, argv[0], base) for base in bases if len(argv) == 1]
@@ -173,7 +173,7 @@ def named_files(root: Path, line: str) -> set[Path]:
 
 def passes_data_on(line: str) -> bool:
     """Return True when a program of the line may get what another one read: through a pipe, a file or a variable."""
-    from teamwright.permissions.obeyed_files import WRITING_PROGRAMS
+    from teamwright.permissions.program_config_files import WRITING_PROGRAMS
 
     plain = _PROJECT.sub(".", line).replace("||", ";")
     words = {os.path.basename(word) for word in _BETWEEN.split(plain)}

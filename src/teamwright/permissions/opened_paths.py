@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from teamwright.permissions.call_grant import NO_PATHS, NamedPaths
 from teamwright.permissions.changed_files import find_changed_files, find_changes
-from teamwright.permissions.line_sandbox import HARMLESS_TARGETS
+from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS
 from teamwright.permissions.possible_file_names import (
     CODE_PROGRAMS,
     CODE_SIGNS,
@@ -35,7 +35,7 @@ from teamwright.shell_lines.command_words import base_name, word_set
 from teamwright.shell_lines.expansion import Shape
 from teamwright.shell_lines.parse import parse_command
 from teamwright.shell_lines.parsed_line import FileRedirect, ParsedLine, ShellCommand
-from teamwright.shell_lines.work_bound import JUDGED_PATH, found_once, spend_steps
+from teamwright.shell_lines.step_limit import JUDGED_PATH, found_once, spend_steps
 from teamwright.storage.real_paths import is_process_link, real_path
 
 _KEEPS_FILE = word_set("> tee dd truncate touch cp chmod chown chgrp setfacl")

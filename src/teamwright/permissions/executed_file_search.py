@@ -25,7 +25,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.permissions.changed_files import find_changes
-from teamwright.permissions.obeyed_files import (
+from teamwright.permissions.executed_files import SCRIPT_EXTENSIONS, RunFiles, links_on_the_way
+from teamwright.permissions.program_config_files import (
     GH_READS,
     GH_VERBS,
     GIT_CHANGES,
@@ -52,8 +53,7 @@ from teamwright.permissions.obeyed_files import (
     WRITING_PROGRAMS,
 )
 from teamwright.permissions.read_only_commands import prove_read_only
-from teamwright.permissions.run_files import SCRIPT_EXTENSIONS, RunFiles, links_on_the_way
-from teamwright.processes.named_files import is_program, tree_files
+from teamwright.processes.mentioned_files import is_program, tree_files
 from teamwright.processes.program_environment import form_of, is_changeable, own_variables
 from teamwright.shell_lines.parse import parse_command
 from teamwright.shell_lines.parsed_line import ParsedLine, ShellCommand

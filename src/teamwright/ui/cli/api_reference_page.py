@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 import teamwright
 from teamwright.protocol.events import TeamEvent
-from teamwright.protocol.field_texts import extended_typed_dicts, field_texts
+from teamwright.protocol.field_docs import extended_typed_dicts, field_texts
 
 FIRST_NAMES = ("run", "Team", "TeamOptions", "SpawnOptions", "Run", "Member", "Tasks", "Budget", "Result")
 """The names with which the page begins."""

@@ -32,7 +32,7 @@ from teamwright.git.repository import discover
 from teamwright.hooks.hook_index import PERMISSION, POST_TOOL, PRE_TOOL, TOOL_FAILURE
 from teamwright.models.effort import supported_effort
 from teamwright.models.model import Model, Prefix
-from teamwright.models.prefix_builder import build_prefix, tool_names
+from teamwright.models.request_prefix import build_prefix, tool_names
 from teamwright.permissions.permission_decision import Policy
 from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
 from teamwright.protocol.events import Emit, Notice
@@ -306,7 +306,7 @@ def served_instructions(tools: Iterable[AnyTool]) -> list[tuple[str, str, str]]:
     if not named:
         return []  # sessions without servers do not load their modules
     from teamwright.tools.mcp_call import McpCall
-    from teamwright.tools.server_tool import ServerTool
+    from teamwright.tools.mcp_tool import ServerTool
 
     found: dict[str, tuple[str, str, str]] = {}
     for tool in named:

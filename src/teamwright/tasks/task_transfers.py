@@ -14,7 +14,7 @@ from teamwright.protocol.task import Task
 from teamwright.storage.files import storage_error, write_new
 from teamwright.storage.paths import make_private
 from teamwright.tasks.task_file import LOCK_FILE, list_numbers, task_number
-from teamwright.tasks.task_files import TaskFiles
+from teamwright.tasks.task_list_files import TaskFiles
 
 MAX_ARCHIVED = 500
 """The most finished tasks that one call archives. The next call archives more."""

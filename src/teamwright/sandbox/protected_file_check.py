@@ -21,7 +21,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.git.configuration import program_settings
+from teamwright.git.unsafe_config import program_settings
 from teamwright.sandbox.policy import is_inside
 from teamwright.storage.directory_identity import DirectoryIdentity, directory_identity
 from teamwright.storage.paths import make_private

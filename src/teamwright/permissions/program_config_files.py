@@ -1,4 +1,4 @@
-"""The files and variables that programs of a trusted line obey besides their words: the tables of `run_file_search`.
+"""The files and variables that programs of a trusted line obey: the tables of `executed_file_search`.
 
 A program in none of these tables may obey any file. Tables only; the pages of the programs are their sources: curl(1),
 wget(1), rg(1), sort(1), jq(1), git(1), "Command line" of Python and of Node.

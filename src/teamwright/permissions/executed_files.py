@@ -1,4 +1,4 @@
-"""The files of a project that a shell line would run. `run_file_search` finds them.
+"""The files of a project that a shell line would run. `executed_file_search` finds them.
 
 Loaded at the start of a session, unlike the search.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.processes.named_files import content_digest, is_program
+from teamwright.processes.mentioned_files import content_digest, is_program
 from teamwright.processes.program_environment import places_on_the_way
 
 SCRIPT_EXTENSIONS = (

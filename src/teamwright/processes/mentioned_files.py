@@ -1,7 +1,7 @@
 """Files of a project that a text names, such as the value of a git setting, and one digest of their content.
 
-The text is not parsed as shell code: rather too many files count than too few. `permissions.run_file_search` parses
-lines of hooks, and says when it is in doubt; a digest has no doubt. Files are read within bounds. Runs nothing.
+The text is not parsed as shell code: rather too many files count than too few. `executed_file_search` parses lines of
+hooks, and says when it is in doubt; a digest has no doubt. Files are read within bounds. Runs nothing.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.saved.teams import find_saved_team, find_session_of_team, require_adoptable
 from teamwright.session.options import Options
 from teamwright.session.session import Session
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.teams.team_creation import create_team
 
 

@@ -14,13 +14,13 @@ from teamwright.config.trust import require_person
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import member_name
 from teamwright.session.command_start import find_database
-from teamwright.team_records.views import resolve_home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json
 from teamwright.ui.cli.run_location import run_location
 
 if TYPE_CHECKING:
     from teamwright.database.address import DatabaseAddress
-    from teamwright.database.workers import WorkerStatus
+    from teamwright.database.worker_orders import WorkerStatus
 
 
 # ── workers ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -99,7 +99,7 @@ def _say_at_once(line: str) -> None:
 
 async def _read_workers(ctx: click.Context) -> list[WorkerStatus]:
     from teamwright.database.connection import Database
-    from teamwright.database.workers import list_workers
+    from teamwright.database.worker_orders import list_workers
 
     database = await Database.open(database_address(ctx))
     try:

@@ -13,8 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.config.agent_types import DefinitionSources
-from teamwright.config.plugins import plugin_variables
-from teamwright.config.project_runs import (
+from teamwright.config.executed_files import (
     bind_hook,
     git_code_files,
     hook_files,
@@ -24,9 +23,10 @@ from teamwright.config.project_runs import (
     passes_data_on,
     server_files,
 )
+from teamwright.config.plugins import plugin_variables
 from teamwright.config.settings.settings import Settings
 from teamwright.hooks.hook_index import HookSpec
-from teamwright.permissions.run_files import RunFiles, merge_run_files
+from teamwright.permissions.executed_files import RunFiles, merge_run_files
 from teamwright.storage.paths import Home
 
 

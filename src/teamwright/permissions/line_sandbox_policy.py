@@ -31,7 +31,7 @@ from teamwright.shell_lines.ambiguity import is_read_alike
 from teamwright.shell_lines.command_words import word_set
 from teamwright.shell_lines.parse import parse_command
 from teamwright.shell_lines.parsed_line import FileRedirect, ParsedLine, ShellCommand
-from teamwright.shell_lines.work_bound import find_bounded
+from teamwright.shell_lines.step_limit import find_bounded
 
 HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 """Files to which every line may write."""

@@ -36,6 +36,7 @@ from teamwright.shell_lines.expansion import (
 from teamwright.shell_lines.matching_names import is_pattern, matching_names
 from teamwright.shell_lines.parsed_line import Directories, FileRedirect, ParsedLine, ShellCommand
 from teamwright.shell_lines.plain_values import is_plain_value
+from teamwright.shell_lines.step_limit import spend_steps
 from teamwright.shell_lines.syntax_tree import (
     Assignment,
     Calculation,
@@ -53,7 +54,6 @@ from teamwright.shell_lines.syntax_tree import (
     WordPart,
 )
 from teamwright.shell_lines.variables import NAME, PLAIN_TESTS, ShellVariables, is_arithmetic
-from teamwright.shell_lines.work_bound import spend_steps
 from teamwright.shell_lines.wrapped_commands import WrappedCommands, may_move, run_by_options
 from teamwright.shell_lines.wrappers import unwrap
 from teamwright.storage.real_paths import real_path

@@ -24,8 +24,8 @@ from teamwright.protocol.task import IntegrationState
 from teamwright.saved.teams import SavedTeam, all_teams, find_saved_team
 from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
+from teamwright.team_records.snapshots import resolve_home
 from teamwright.team_records.team_catalogue import team_directory_name
-from teamwright.team_records.views import resolve_home
 from teamwright.ui.cli.output import format_age, json_flag, note, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import RunLocation, open_access, run_location
 from teamwright.ui.display_text import one_line

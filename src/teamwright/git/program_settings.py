@@ -15,9 +15,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.git.configuration import GitEntry, SeenFiles, files_digest, text_digest, unreadable_digest
 from teamwright.git.repository import discover
-from teamwright.processes.named_files import is_inside_any, named_code, names_project_code
+from teamwright.git.unsafe_config import GitEntry, SeenFiles, files_digest, text_digest, unreadable_digest
+from teamwright.processes.mentioned_files import is_inside_any, named_code, names_project_code
 from teamwright.processes.program_environment import changeable_directories, find_program
 
 TIMEOUT_S = 10.0

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from teamwright.processes.process_records import Orphan, ProcessRecords, end_orphans
 from teamwright.protocol.errors import LimitExceeded, StorageError, UsageError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, did_you_mean, job_id, now_ms
+from teamwright.protocol.ids import did_you_mean, display_name, job_id, now_ms
 from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.json_lines import Journal, read_lines
 
@@ -248,7 +248,7 @@ class BackgroundJobs:
 
     def _line(self, job: Job) -> str:
         text = " ".join(self._redact(job.command).split())
-        return f"{LEAD_ALIAS if job.owner == LEAD else job.owner}'s command {job.id}: {text[:_SHOWN]}"
+        return f"{display_name(job.owner)}'s command {job.id}: {text[:_SHOWN]}"
 
     def get(self, name: str) -> Job:
         """Return the job with this id. Raises UsageError with the nearest id."""

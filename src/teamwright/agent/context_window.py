@@ -16,7 +16,7 @@ from teamwright.agent.agent import Agent
 from teamwright.agent.compaction_state import measure_context
 from teamwright.models.model import Prefix
 from teamwright.models.token_estimate import BYTES_PER_TOKEN, answer_tokens, total_tokens
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import display_name
 from teamwright.protocol.messages import encode
 
 SYSTEM, TOOLS, SERVED, INSTRUCTIONS = "system prompt", "tools", "tools of MCP servers", "instructions"
@@ -80,7 +80,7 @@ def agent_context(agent: Agent) -> ContextView:
     counted, tokens = conversation.reported_tokens
     measured = bool(tokens) and counted <= len(conversation.items)
     return ContextView(
-        LEAD_ALIAS if agent.name == LEAD else agent.name,
+        display_name(agent.name),
         card.name,
         card.context_tokens,
         _parts(agent, total),

@@ -25,7 +25,7 @@ from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Approver, Mode, PermissionAnswer, PermissionUpdate, Question
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, ModeChanged, Notice
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, display_name, now_ms
 from teamwright.protocol.mail import PermissionRequest, PlanApprovalRequest
 from teamwright.teams.plan_requests import POLICY_APPROVER, USER_APPROVER, PendingPlan, newest_plan
 from teamwright.teams.team import SessionTeam
@@ -168,8 +168,8 @@ class PlanApprovals(Struct):
             if mode.pending_request:
                 answer = PermissionAnswer(True, POLICY_APPROVER, why)
                 await answer_plan(team, request, answer, submission.call, is_rerun=submission.is_rerun)
-        display_name = LEAD_ALIAS if member == LEAD else member
-        self.emit(Notice(member=member, text=f"the plan of {display_name} was approved without a look: {why}"))
+        shown_name = display_name(member)
+        self.emit(Notice(member=member, text=f"the plan of {shown_name} was approved without a look: {why}"))
         return PlanOutcome(True, "The user's setting")
 
     def note_request(self, member: str, message: PermissionRequest | PlanApprovalRequest, /) -> None:

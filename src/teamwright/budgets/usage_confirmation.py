@@ -14,7 +14,7 @@ from typing import NamedTuple
 from teamwright.budgets.budget_scope import Scope
 from teamwright.models.model import NOT_CONTINUED, BudgetRefusal
 from teamwright.permissions.verdict import Approver, Question
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import display_name
 from teamwright.protocol.usage import Budget
 
 
@@ -75,7 +75,7 @@ class UsageMarks:
         portions, name = self._portions, caller.name
         calls = None if portions.turns is None else self._next_calls.get(name, portions.turns)
         if calls is not None and caller.calls >= calls:
-            used = f"{caller.calls} model calls of {LEAD_ALIAS if name == LEAD else name} are used"
+            used = f"{caller.calls} model calls of {display_name(name)} are used"
             return _Mark("turns", name, used, f"{portions.turns} model calls")
         if self._next_tokens is not None and run.tokens >= self._next_tokens:
             return _Mark("tokens", "", f"{run.tokens:,} tokens are used", f"{portions.tokens:,} tokens")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from teamwright.mail.mailbox import FollowedMailbox, LostEntry
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MessageSent, Notice
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, display_name
 from teamwright.protocol.mail import (
     IdleNotification,
     InboxEntry,
@@ -106,7 +106,7 @@ class MailWatcher:
             if followed is not None and isinstance(message, IdleNotification):
                 followed.note_idle(message)
             if entry.sender == "user":
-                text = f"user (another terminal) wrote to {LEAD_ALIAS if name == LEAD else name}"
+                text = f"user (another terminal) wrote to {display_name(name)}"
                 self._team.emit(Notice(member="system", text=text))
             if entry.sender.lower() in self._team.external.process_names:
                 continue  # its own process reports it

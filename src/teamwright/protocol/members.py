@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, name_advice, unknown_member
+from teamwright.protocol.ids import LEAD, display_name, name_advice, unknown_member
 from teamwright.protocol.indented_json import EncodedValues, IndentedJson
 
 IN_PROCESS = "in-process"
@@ -111,7 +111,7 @@ class TeamConfig(Struct, frozen=True, dict=True):
         member = self.find(name)
         if member is not None:
             return member
-        names = [LEAD_ALIAS if one.name == LEAD else one.name for one in self.members]
+        names = [display_name(one.name) for one in self.members]
         of_type = next((one.name for one in self.members if one.agent_type.lower() == name.lower()), None)
         do = name_advice(name, names, otherwise)
         if of_type:

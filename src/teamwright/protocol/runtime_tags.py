@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, display_name
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.messages import Block, text_block
 
@@ -115,7 +115,7 @@ class RuntimeTags(Struct, frozen=True):
 
         The lead is named by its alias, as in all texts for models.
         """
-        attributes = {"teammate_id": LEAD_ALIAS if sender == LEAD else sender, "color": color, "summary": summary}
+        attributes = {"teammate_id": display_name(sender), "color": color, "summary": summary}
         present = {name: value for name, value in attributes.items() if value or name == "teammate_id"}
         return self._element(MESSAGE, escape_tags(body), {name: value or "" for name, value in present.items()})
 

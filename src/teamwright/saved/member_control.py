@@ -20,7 +20,16 @@ from msgspec import Struct
 from teamwright.config.trust import require_person
 from teamwright.protocol.errors import LimitExceeded, ModelFailed, TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import MemberChanged, MessageDelivered, TeamEvent, TurnEnded
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, ended_member, iso_time, known_name, lead_stop_error, message_id
+from teamwright.protocol.ids import (
+    LEAD,
+    LEAD_ALIAS,
+    display_name,
+    ended_member,
+    iso_time,
+    known_name,
+    lead_stop_error,
+    message_id,
+)
 from teamwright.protocol.mail import InboxEntry, fence_protocol
 from teamwright.protocol.members import MemberState, RosterMember
 from teamwright.protocol.time_limit import time_limit
@@ -79,8 +88,7 @@ async def send(target: TeamAddress, name: str, text: str) -> Delivery:
     outcome = _outcome(target, member, led=led)  # a member that is idle may begin with the message at once
     sent = await target.access.send_mail(target.directory, member.name, entry)
     resume = target.resume_command if outcome == "no_consumer" else ""
-    display_name = LEAD_ALIAS if member.name == LEAD else member.name
-    return Delivery(target.name, display_name, sent, outcome, member.color, resume)
+    return Delivery(target.name, display_name(member.name), sent, outcome, member.color, resume)
 
 
 async def send_to_all(target: TeamAddress, text: str) -> list[Delivery]:

@@ -14,6 +14,7 @@ from teamwright.protocol.ids import (
     LEAD,
     LEAD_ALIAS,
     MAX_LISTED,
+    display_name,
     inbox_stem,
     known_name,
     parse_recipient,
@@ -57,7 +58,7 @@ def find_saved_member(home: Home, text: str) -> tuple[TeamConfig, RosterMember]:
 def match_member_name(text: str, names: Sequence[str], where: str) -> str:
     """Return the one of these shown names that the text means, in any case. Raises UnknownMember with the nearest."""
     lower_name = known_name(text, None, names, where, "nothing was changed").lower()
-    lower_name = LEAD_ALIAS if lower_name == LEAD else lower_name
+    lower_name = display_name(lower_name)
     found = next((name for name in names if name.lower() == lower_name), None)
     if found is None:
         raise unknown_member(text, names, where, note="nothing was changed")

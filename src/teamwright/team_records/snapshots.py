@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from teamwright.mail.inbox import read_entries
 from teamwright.protocol.errors import InvalidName, StorageError, TeamwrightError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
+from teamwright.protocol.ids import LEAD_ALIAS, display_name, inbox_stem
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_protocol
 from teamwright.protocol.members import IN_PROCESS, MemberState, RosterMember, TeamConfig, parse_config
 from teamwright.protocol.task import IntegrationState, Task, TaskStatus, open_blockers
@@ -335,7 +335,7 @@ def _open_review(task: Task) -> OpenReview | None:
     note = task.review_note if task.in_review else None
     if note is None:
         return None
-    author, reviewer = (LEAD_ALIAS if name == LEAD else name for name in (note.author, note.reviewer))
+    author, reviewer = (display_name(name) for name in (note.author, note.reviewer))
     return OpenReview(author, reviewer, note.round, note.asked_at / 1000)
 
 
@@ -368,7 +368,7 @@ def mail_views(inbox: Path) -> list[MailView]:
 def _mail(entry: InboxEntry) -> MailView:
     known = parse_protocol(entry.text)
     return MailView(
-        sender=LEAD_ALIAS if entry.sender == LEAD else entry.sender,
+        sender=display_name(entry.sender),
         text=entry.text,
         summary=entry.summary or "",
         timestamp=entry.timestamp or "",

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from teamwright.agent.plan_mode import PlanMode
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, display_name
 from teamwright.protocol.mail import (
     RUNTIME_SENDERS,
     IdleNotification,
@@ -236,13 +236,13 @@ def _entry_text(entry: InboxEntry, body: str, tags: RuntimeTags) -> str:
 
 
 def _notice_sentence(reader: str, entry: InboxEntry, message: object) -> str | None:
-    name = LEAD_ALIAS if entry.sender == LEAD else entry.sender
+    name = display_name(entry.sender)
     match message:
         case IdleNotification():
             return _idle_text(name, message)
         case TaskAssignment():
             by = name if entry.sender not in RUNTIME_SENDERS else message.assigned_by
-            head = f"{LEAD_ALIAS if by == LEAD else by} gave you task #{message.task_id}: {message.subject}"
+            head = f"{display_name(by)} gave you task #{message.task_id}: {message.subject}"
             return f"{head}\n\n{message.description}".rstrip()
         case TaskCompleted():
             subject = f": {message.task_subject}" if message.task_subject else ""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from teamwright.permissions.verdict import Approver, Question
 from teamwright.protocol.errors import TaskRefused, TeamwrightError
 from teamwright.protocol.events import Notice
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms
+from teamwright.protocol.ids import LEAD, display_name, now_ms
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.task import MAX_RETURNS, Reviewer, ReviewNote, ReviewState, Task
 from teamwright.tasks.completion_conditions import ReviewAnswer
@@ -244,7 +244,7 @@ class ReviewWorker:
     async def _report_return(self, task: Task, note: ReviewNote) -> None:
         """Send the comment of returned work to the owner, or to the lead when the owner has ended."""
         owner = task.owner or ""
-        by = "the user" if note.by == USER else LEAD_ALIAS if note.by == LEAD else note.by
+        by = "the user" if note.by == USER else display_name(note.by)
         text = f"{by} returned your work on task #{task.id} ({task.subject}):\n{note.comment}\n"
         if owner == LEAD and note.returns >= MAX_RETURNS:
             to = LEAD

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from teamwright.git.repository import work_tree
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import display_name
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.paths import Home, find_home
 
@@ -67,7 +67,7 @@ def teams(home: Home) -> Iterator[TeamNames]:
 
 def _member_name(row: object) -> str:
     name = str(cast("dict[str, Any]", row).get("name") or "") if isinstance(row, dict) else ""
-    return LEAD_ALIAS if name == LEAD else name
+    return display_name(name)
 
 
 def task_lists(home: Home) -> Iterator[str]:

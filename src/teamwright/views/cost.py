@@ -14,7 +14,7 @@ from msgspec import Struct
 from teamwright.budgets.totals_file import load_totals
 from teamwright.budgets.usage_totals import Account, TaskKey, UsageTotals, usage_events_since
 from teamwright.protocol.events import ModelCallEnded
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, display_name
 from teamwright.protocol.usage import Usage
 from teamwright.storage.paths import Home
 from teamwright.views.log import LogView, find_log
@@ -119,7 +119,7 @@ def cost_of_totals(books: UsageTotals, subjects: Mapping[TaskKey, str], log: Log
 def _member(name: str, spent: Mapping[str, Account]) -> CostRow:
     account = spent.get(name, Account())
     below = tuple(_member(id, spent) for id, one in spent.items() if one.caller == name)
-    label = LEAD_ALIAS if name == LEAD else name
+    label = display_name(name)
     return _line(label, account.usage, (account.model_calls, account.tool_calls), failed=account.failed, below=below)
 
 

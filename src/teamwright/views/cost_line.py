@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import display_name
 
 if TYPE_CHECKING:
     from teamwright.session.result import MemberResult, Result
@@ -43,7 +43,7 @@ def duration(seconds: float) -> str:
 
 
 def _context(member: MemberResult) -> str:
-    name = LEAD_ALIAS if member.name == LEAD else member.name
+    name = display_name(member.name)
     return f"fullest context {member.context:,} tokens ({name})"
 
 

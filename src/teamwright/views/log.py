@@ -20,7 +20,7 @@ from msgspec import Struct
 from teamwright.agent.transcript import MESSAGE_KEY, header_tag_key, read_header, shown_messages_backward
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TeamEvent, ToolCalled
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, display_name
 from teamwright.protocol.messages import Block, message_text
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS, RuntimeTags
 from teamwright.saved.saved_members import transcripts_of
@@ -150,7 +150,7 @@ def find_call(log: LogView, call: str) -> CallView:
     whole = _whole_output(log, event) if len(event.output) >= LOGGED else event.output
     return CallView(
         event.call,
-        LEAD_ALIAS if event.member == LEAD else event.member,
+        display_name(event.member),
         event.tool,
         event.input,
         event.outcome,

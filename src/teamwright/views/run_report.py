@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.protocol.events import LimitReached, TeamEvent, ToolCalled
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import display_name
 from teamwright.session.result import Result
 
 OUTPUT_LINES = 20
@@ -42,7 +42,7 @@ class CallCollector(Struct):
         """Return the refused calls: tool, member, rule, and a short form of the call (empty without an event)."""
         short = {call.use: " ".join(call.summary.split()) for call in self.calls.values() if call.outcome == "denied"}
         return [
-            (d["tool_name"], _display_name(d["member"]), d["rule"], short.get(d["tool_use_id"], ""))
+            (d["tool_name"], display_name(d["member"]), d["rule"], short.get(d["tool_use_id"], ""))
             for d in result.denials
         ]
 
@@ -83,7 +83,7 @@ def _receipt(call: ToolCalled) -> str:
     lines = call.output.rstrip("\n").split("\n")
     output = "\n".join(lines[:OUTPUT_LINES])
     rest = f"\n… {len(lines) - OUTPUT_LINES} more lines" if len(lines) > OUTPUT_LINES else ""
-    about = f"{call.tool} by {_display_name(call.member)}, {call.seconds:.2f} s, {call.outcome}"
+    about = f"{call.tool} by {display_name(call.member)}, {call.seconds:.2f} s, {call.outcome}"
     language = "sh" if call.tool == "Bash" else ""
     return f"### {call.call}\n\n{about}\n\n{_fenced(text, language)}\n\n{_fenced(output + rest)}"
 
@@ -92,7 +92,7 @@ def _members(result: Result) -> Iterable[Sequence[str]]:
     for one in result.members:
         usd = "unknown" if one.usage.usd is None else f"{one.usage.usd:.4f}"
         yield (
-            _display_name(one.name),
+            display_name(one.name),
             one.state,
             one.model,
             str(one.turns or one.usage.requests),
@@ -101,12 +101,8 @@ def _members(result: Result) -> Iterable[Sequence[str]]:
         )
 
 
-def _display_name(name: str) -> str:
-    return LEAD_ALIAS if name == LEAD else name
-
-
 def _tasks(result: Result) -> Iterable[Sequence[str]]:
-    return [(f"#{task.id}", task.shown_status, _display_name(task.owner or ""), task.subject) for task in result.tasks]
+    return [(f"#{task.id}", task.shown_status, display_name(task.owner or ""), task.subject) for task in result.tasks]
 
 
 def _limits(result: Result, calls: CallCollector) -> list[str]:

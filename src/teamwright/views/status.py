@@ -20,7 +20,7 @@ from msgspec.structs import asdict, replace
 
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, now_ms
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, display_name, now_ms
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.pending_request import REQUEST_KINDS, PendingRequest
 from teamwright.requests.request_store import RequestStore
@@ -264,7 +264,7 @@ class _MemberReader(Struct, frozen=True):
         entry = entry or MemberStatus(name)
         return replace(
             status,
-            name=LEAD_ALIAS if name == LEAD else name,
+            name=display_name(name),
             open_tasks=tuple(id for id, task in self.tasks.items() if task.owner.lower() == name.lower()),
             unread=entry.unread,
             agent_type=entry.agent_type,
@@ -325,12 +325,8 @@ def _mode_of(name: str, known: MemberStatus | None, entry: MemberStatus | None) 
     return "" if mode == Mode.BUBBLE else mode
 
 
-def _real_name(display_name: str) -> str:
-    return LEAD if display_name == LEAD_ALIAS else display_name
-
-
-def _display_name(name: str) -> str:
-    return LEAD_ALIAS if name == LEAD else name
+def _real_name(shown: str) -> str:
+    return LEAD if shown == LEAD_ALIAS else shown
 
 
 # ── requests of the team ───────────────────────────────────────────────────────────────────────────────────────
@@ -339,7 +335,7 @@ def _display_name(name: str) -> str:
 def _pending_requests(home: Home, team: TeamView, team_status: TeamStatus) -> list[PendingRequest]:
     """Return the open requests for a person by the log, and those that only files have, such as shutdown requests."""
     requests = [
-        replace(request, asker=_display_name(request.asker), owner=_display_name(request.owner or request.asker))
+        replace(request, asker=display_name(request.asker), owner=display_name(request.owner or request.asker))
         for request in team_status.requests.values()
     ]
     on_disk = _unanswered(RequestStore.of_team(home, team.directory).directory)
@@ -372,8 +368,8 @@ def _request_of_file(path: Path) -> PendingRequest | None:
     return PendingRequest(
         id=str(body.get("id", path.stem)),
         kind=kind,
-        owner=_display_name(owner),
-        asker=_display_name(str(body.get("asker") or owner)),
+        owner=display_name(owner),
+        asker=display_name(str(body.get("asker") or owner)),
         tool=str(body.get("tool") or ""),
         what=what[:MAX_WHAT],
         opened_at=at,

@@ -54,7 +54,7 @@ from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Approver, Verdict
 from teamwright.protocol.errors import CannotStart, StorageError, UsageError
 from teamwright.protocol.events import Emit, HasListeners, Notice, always_false, always_true
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, session_list_name
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, display_name, session_list_name
 from teamwright.protocol.messages import Block
 from teamwright.protocol.runtime_tags import new_key
 from teamwright.protocol.usage import NO_CAPS, Budget
@@ -510,7 +510,7 @@ class AgentFactory(Struct, dict=True):
             agent_id,
             agent_id,
             kind.name,
-            parent=LEAD_ALIAS if caller == LEAD else caller,
+            parent=display_name(caller),
             generation=run.generation,
             own=path,
         )

@@ -14,7 +14,7 @@ from teamwright.models.model import Failure, Model, Prefix
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.request_prefix import prefix_for_model
 from teamwright.protocol.events import FALLBACK, ModelChanged, Notice
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, display_name
 from teamwright.session.agents.specs import missing_effort
 from teamwright.teams.team import SessionTeam
 
@@ -33,8 +33,8 @@ def use_model(team: SessionTeam | None, agent: Agent, model: Model, by: str, pre
         teammate.set_model(model.card.name, effort)
     agent.emit(ModelChanged(member=agent.name, model=model.card.name, before=before, by=by, effort=effort))
     if agent.effort is not None and not effort:
-        display_name = LEAD_ALIAS if agent.name == LEAD else agent.name
-        text = f"the effort {agent.effort} of {display_name} is not used: {missing_effort(model.card)}"
+        shown_name = display_name(agent.name)
+        text = f"the effort {agent.effort} of {shown_name} is not used: {missing_effort(model.card)}"
         agent.emit(Notice(member=agent.name, text=text, level="warning"))
 
 

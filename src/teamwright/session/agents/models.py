@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from teamwright.agent.agent import Agent
 from teamwright.models.model import Model, ModelCard
 from teamwright.models.names import aliases
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, display_name
 from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.model_sources import SessionModels, require_price, require_tools, save_lead_model
 from teamwright.session.agents.model_switch import use_model
@@ -51,13 +51,13 @@ async def change_model(
     nothing is changed. StorageError, LockTimeout: it could not be saved.
     """
     name, opened = await models.choose(model)
-    display_name = LEAD_ALIAS if agent.name == LEAD else agent.name
+    shown_name = display_name(agent.name)
     before, card = agent.model.card.name, opened.card
     require_affordable(agent_factory, agent.name, card)
     if agent.name != LEAD:
         require_tools(card)
     if opened is agent.model:
-        return ModelChange(display_name, card.name, before)
+        return ModelChange(shown_name, card.name, before)
     saved_name = name if isinstance(model, str) else ""
     if agent.name == LEAD:
         await _keep_of_lead(team, agent_factory, models, agent, name)
@@ -68,7 +68,7 @@ async def change_model(
         await _keep_of_member(team, agent_factory, agent.name, name, saved_name and card.name)
     await _write_to_roster(team, agent.name, card.name)
     agent.change_between_calls(lambda: use_model(team, agent, opened, by))
-    return ModelChange(display_name, card.name, before)
+    return ModelChange(shown_name, card.name, before)
 
 
 def require_affordable(agent_factory: AgentFactory, name: str, card: ModelCard) -> None:

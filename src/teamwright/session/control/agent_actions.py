@@ -24,7 +24,7 @@ from teamwright.models.model import Failure, Model
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.protocol.events import Notice
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import display_name
 from teamwright.protocol.usage import Budget
 from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.model_sources import SessionModels
@@ -244,15 +244,11 @@ async def stop_running(agent_factory: AgentFactory, found: SubagentRun | Job) ->
 def list_foreground(agent_factory: AgentFactory) -> list[str]:
     """Return what agents wait for, sub-agents first, a line each. The first word of a line is its name."""
     runs = [
-        f"{describe_job(run)} ({_display_name(run.owner)} waits for it)"
+        f"{describe_job(run)} ({display_name(run.owner)} waits for it)"
         for run in agent_factory.toolset.agents.running_runs(background=False)
     ]
     commands = agent_factory.toolset.jobs.foreground_commands()
-    return [*runs, *(f"{one.call} {one.text} ({_display_name(one.owner)} waits for it)" for one in commands)]
-
-
-def _display_name(owner: str) -> str:
-    return LEAD_ALIAS if owner == LEAD else owner
+    return [*runs, *(f"{one.call} {one.text} ({display_name(one.owner)} waits for it)" for one in commands)]
 
 
 def move_to_background(agent_factory: AgentFactory, name: str = "", owner: str = "") -> list[str] | None:

@@ -28,7 +28,7 @@ from teamwright.agent.tool import ToolContext
 from teamwright.git.repository import discover
 from teamwright.git.work_tree_scan import ChangedFile, WorktreeScan
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, iso_time
+from teamwright.protocol.ids import display_name, iso_time
 from teamwright.storage.paths import make_private
 from teamwright.tools.files.edit_journal_writer import (
     JOURNAL,
@@ -156,7 +156,7 @@ class CommandChanges:
         left = len(changed) - MAX_FILES
         former = scan.former_contents(changed[:MAX_FILES])
         call = str(running[0]["call"]) if len(running) == 1 else ""
-        who = members[0] if len(members) == 1 else " or ".join(LEAD_ALIAS if one == LEAD else one for one in members)
+        who = members[0] if len(members) == 1 else " or ".join(display_name(one) for one in members)
         for file in changed[:MAX_FILES]:
             path = scan.repository.tree / file.path
             before = load_content(history, edited[str(path)] or "") if str(path) in edited else former.get(file.path)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from teamwright.agent.background_jobs import BackgroundJobs, Job
 from teamwright.protocol.errors import TeamRefused, UsageError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest
+from teamwright.protocol.ids import LEAD, display_name, nearest
 from teamwright.subagents.registry import Subagents
 from teamwright.subagents.subagent_run import SubagentRun
 
@@ -46,7 +46,7 @@ BackgroundTask = TypeVar("BackgroundTask", SubagentRun, Job)
 
 def _require_own(task: BackgroundTask, owner: str, id: str, caller: str) -> BackgroundTask:
     if caller not in {owner, LEAD} and owner:
-        whose = LEAD_ALIAS if owner == LEAD else owner
+        whose = display_name(owner)
         raise TeamRefused("team-refused", f"{id} belongs to {whose}", do=["Ask its owner."], note="nothing was done")
     return task
 

@@ -15,7 +15,7 @@ from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import PermissionAnswer, parse_mode
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.events import RequestAnswer
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, display_name
 from teamwright.subagents.journal import is_run_id
 from teamwright.subagents.registry import Subagents
 from teamwright.teams.local_teammate import LEAD_ADVICE, SENDER_NOTE
@@ -181,7 +181,7 @@ _OUTCOME_TEXT = {
 
 def _broadcast_result(sender: str, messages: list[Sent], text: str) -> ToolResult:
     names = [message.to for message in messages]
-    shown = ", ".join(LEAD_ALIAS if name == LEAD else name for name in names)
+    shown = ", ".join(display_name(name) for name in names)
     body = {
         "success": True,
         "message": f"Sent to {len(names)} {'member' if len(names) == 1 else 'members'}: {shown}.",
@@ -210,7 +210,7 @@ def _sent_result(caller: Caller, sent: Sent, text: str) -> ToolResult:
     if sent.cap_reason:
         why = sent.cap_reason.removeprefix("budget_exceeded: ")
         outcome = f"It does nothing now: {why}. {LEAD_ADVICE if caller.is_lead else SENDER_NOTE}"
-    shown = LEAD_ALIAS if sent.to == LEAD else sent.to
+    shown = display_name(sent.to)
     body = {
         "success": True,
         "message": f"In {shown}'s inbox. {outcome}",

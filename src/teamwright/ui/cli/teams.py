@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 
 from teamwright.config.trust import require_person
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MAX_LISTED, parse_agent_id
+from teamwright.protocol.ids import MAX_LISTED, display_name, parse_agent_id
 from teamwright.saved.removal import (
     RemovedTeam,
     delete_archived_teams,
@@ -366,7 +366,7 @@ def inbox(ctx: click.Context, /, address: str, only_unread: bool, as_json: bool)
     team = team if name else ""
     view = find_team_view(open_home(run_location(ctx), team or address), team or address, archived=True)
     if not team:
-        names = [LEAD_ALIAS if member == LEAD else member for member in view.member_names]
+        names = [display_name(member) for member in view.member_names]
         do = [f"teamwright inbox {quote(f'{member}@{view.name}')}" for member in names[:MAX_LISTED]]
         raise UsageError("usage", f"{address!r} is a team, and names no member", do=do)
     mail = [one for one in mail_views(find_inbox(view, name)) if not (only_unread and one.read)]

@@ -91,6 +91,8 @@ def answer(request: Request) -> object:
     if last[0] == "TaskUpdate failed":
         if failed >= TRIES:
             return f"I cannot complete #{last[1]}: {last[2]}"
+        if "was made again" in last[2]:
+            return _bash(last[1], "echo again > {id}.txt")
         return _bash(last[1], REPAIR.replace("{sides}", " ".join(_SIDES.findall(last[2]))))
     if not left:
         return "All my tasks are completed."

@@ -190,6 +190,7 @@ _REASONS = {
     "is not the one that was made": "a changed worktree",
     "has no changelog": "a TaskCompleted hook",
     "files are gone from the worktree": "lost files",
+    "was gone and was made again": "a worktree that was made again",
     "conflict": "a conflict",
 }
 

@@ -13,7 +13,9 @@ from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.task import Task
 from teamwright.worktrees.member_branch import COMMIT_WITH_HOOKS, MemberWorktree
 from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.session_worktrees import SessionWorktrees
 from teamwright.worktrees.worktree_creation import Owner, SetupCommand, create_worktree, restore_worktree
+from teamwright.worktrees.worktree_record import read_record
 from tests.support.repositories import commit, git, make_repository, write_files
 from tests.support.waits import wait_until
 
@@ -212,6 +214,33 @@ async def complete_file(ann: MemberWorktree, name: str) -> None:
     """Complete a task that writes a file."""
     write_files(ann.record.tree, {name: "x\n"})
     assert await ann.save(TASK, "ann")
+
+
+@pytest.mark.finding("3W1")
+def test_an_interrupted_commit_that_lost_files_is_taken_back_when_its_agent_begins_again(ann, root, tmp_path):
+    pid = tmp_path / "pid"
+    add_hook(ann, "pre-commit", "git rm -rq --cached . && git add new.txt")
+    add_hook(ann, "post-commit", f"kill -9 $(cat {pid})")
+    write_files(ann.record.tree, {"new.txt": "new\n"})
+    save_and_be_killed(ann, pid)
+    worktrees = SessionWorktrees(root, ann.git.tree, "s", lambda _event: None)
+    opened = asyncio.run(worktrees.open(ann.record.tree))
+    worktrees.release(opened.tree)
+    assert git(opened.tree, "rev-parse", "HEAD") == ann.record.base
+    assert git(opened.tree, "status", "--porcelain") == "A  new.txt"
+
+
+@pytest.mark.finding("3W1")
+async def test_a_task_whose_work_was_lost_with_its_worktree_is_not_completed_without_a_word(ann):
+    write_files(ann.record.tree, {"new.txt": "new\n"})
+    shutil.rmtree(ann.record.tree)
+    ann = structs.replace(ann, record=restore_worktree(ann.git, ann.record))
+    with pytest.raises(WorktreeRefused, match="what you had not committed is lost"):
+        await ann.save(TASK, "ann")
+    again = structs.replace(ann, record=read_record(ann.record.file))
+    assert await again.save(TASK, "ann") is None  # nothing is left to do
+    write_files(ann.record.tree, {"new.txt": "again\n"})
+    assert await again.save(TASK, "ann")
 
 
 @pytest.mark.finding("3W1")

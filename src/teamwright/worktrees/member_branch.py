@@ -10,6 +10,7 @@ import os
 import time
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.task import IntegrationState, Task, TaskIntegration
@@ -63,7 +64,8 @@ class MemberWorktree(Struct, frozen=True):
         """Commit the files of a completed task, and return the commit to integrate; None without new commits.
 
         A task whose commit was returned needs a new one. The integrated work of the team is merged into the worktree
-        first, and conflicts are left to the member. Raises WorktreeRefused; then the task is not completed.
+        first, and conflicts are left to the member. After a loss of its files a completion without commits is refused
+        once. Raises WorktreeRefused; then the task is not completed.
         """
         last = task.integration if task.integration is not None and task.integration.state in _RETURNED else None
         await asyncio.to_thread(require_worktree, self.git, self.record)
@@ -75,6 +77,14 @@ class MemberWorktree(Struct, frozen=True):
         if last is not None and (last.state is IntegrationState.CONFLICT or last.tip == tip):
             await asyncio.to_thread(self._merge_team, last, tip)
             tip = await asyncio.to_thread(unintegrated_tip, self.git, self.record)
+        if self.record.lost_files:
+            replace(self.record, lost_files=False).save()
+        if not tip and self.record.lost_files:
+            raise WorktreeRefused(
+                "worktree-refused",
+                "your worktree was gone and was made again: what you had not committed is lost, and nothing new is in it",
+                do=["Do the work again, then complete the task. If nothing is left to do, complete it again."],
+            )
         if not tip:
             return None
         await asyncio.to_thread(self.git.read, "update-ref", finished_ref(self.record.branch), tip)

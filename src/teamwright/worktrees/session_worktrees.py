@@ -10,6 +10,7 @@ import itertools
 import os
 import shlex
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -24,7 +25,8 @@ from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 from teamwright.storage.file_lease import Lease
-from teamwright.worktrees.commit_limits import short_list
+from teamwright.worktrees.commit_limits import CommitLimits, short_list
+from teamwright.worktrees.hooked_commit import undo_interrupted_commit
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_check import confirm_worktree, require_worktree
 from teamwright.worktrees.worktree_creation import (
@@ -181,6 +183,8 @@ class SessionWorktrees(Struct):
                     record = await asyncio.to_thread(restore_worktree, git, record)
                 self.restored.add(record.path)
                 self._note_loss(record, "was gone. It was made again: files that were not committed are lost")
+            with suppress(WorktreeRefused):  # the next completion refuses for the same reason
+                await asyncio.to_thread(undo_interrupted_commit, git, record, CommitLimits())
         except BaseException:
             self.release(path)
             raise

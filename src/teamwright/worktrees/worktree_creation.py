@@ -154,7 +154,7 @@ def restore_worktree(git: RepositoryGit, record: WorktreeRecord) -> WorktreeReco
     """
     require_free(git, record.branch, record.tree)
     _check_out(git, record, "--force", "--force", *_place_and_branch(git, record, record.path))
-    record = with_identity(record)
+    record = replace(with_identity(record), lost_files=True)
     record.save()
     require_worktree(git, record)
     return record
@@ -182,7 +182,7 @@ def readopt_worktree(git: RepositoryGit, root: Path, record: WorktreeRecord, pla
         raise WorktreeRefused("worktree-refused", f"the WorktreeCreate hook made {place[:200]!r}, which {problem}")
     record.tree.unlink(missing_ok=True)
     os.symlink(real, record.tree)
-    record = with_identity(record)
+    record = replace(with_identity(record), lost_files=True)
     record.save()
     require_worktree(git, record)
     return record

@@ -72,6 +72,8 @@ class WorktreeRecord(Struct, frozen=True):
     """The inode of that directory; 0 in records of version 1."""
     git_file: int = 0
     """The time of change of its `.git` file in ns: a new directory may get the inode of a deleted one. 0: not known."""
+    lost_files: bool = False
+    """True after the worktree was made again, until its agent completes a task: what was not committed is lost."""
     version: int = VERSION
     """2"""
 

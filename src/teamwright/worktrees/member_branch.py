@@ -82,7 +82,7 @@ class MemberWorktree(Struct, frozen=True):
         if not tip and self.record.lost_files:
             raise WorktreeRefused(
                 "worktree-refused",
-                "your worktree was gone and was made again: what you had not committed is lost, and nothing new is in it",
+                "your worktree was gone and was made again: what you had not committed is lost, and it has nothing new",
                 do=["Do the work again, then complete the task. If nothing is left to do, complete it again."],
             )
         if not tip:

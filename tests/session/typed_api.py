@@ -48,6 +48,7 @@ from teamwright import (
     TeamOptions,
     TextDelta,
     TextPart,
+    ThinkingDelta,
     ToolCalled,
     ToolResult,
     ToolStarted,
@@ -180,7 +181,7 @@ def shows(event: TeamEvent) -> object:
             return event.request
         case ToolCalled() | ToolStarted() | MessageSent():
             return event.summary
-        case TextDelta() | Notice() | RunEnded() | TurnEnded():
+        case TextDelta() | ThinkingDelta() | Notice() | RunEnded() | TurnEnded():
             return event.text
         case MessageDelivered():
             return event.message_ids

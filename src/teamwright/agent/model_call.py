@@ -41,7 +41,7 @@ from teamwright.models.model import (
 from teamwright.models.request_prefix import tool_names, without_tools
 from teamwright.models.token_estimate import answer_tokens, fill_usage, text_size, written_tokens
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.events import Notice, TextDelta
+from teamwright.protocol.events import Notice, TextDelta, ThinkingDelta
 from teamwright.protocol.messages import Block, encode, message_text, text_block, tool_calls
 from teamwright.protocol.usage import NO_USAGE, Usage
 
@@ -374,7 +374,7 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
     """
     activity = agent.activity
     tags = agent.tags
-    unsent_text = ""
+    unsent_text = unsent_thinking = ""
     longest = answer_tokens(request.prefix, agent.model.card.max_output_tokens)
     charged_at = longest
     activity.start_model_call(agent.model.card.name)
@@ -389,9 +389,18 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
             match part:
                 case TextPart():
                     if agent.has_listeners() and not request.aside:
+                        _emit_thinking(agent, unsent_thinking)
+                        unsent_thinking = ""
                         text, unsent_text = tags.mask_key_in_part(unsent_text + part.text)
                         _emit_text(agent, text)
+                case ThinkingPart():
+                    if agent.has_listeners() and not request.aside:
+                        _emit_text(agent, unsent_text)
+                        unsent_text = ""
+                        text, unsent_thinking = tags.mask_key_in_part(unsent_thinking + part.text)
+                        _emit_thinking(agent, text)
                 case Reply():
+                    _emit_thinking(agent, unsent_thinking)
                     _emit_text(agent, unsent_text)
                     agent.mention_other_model(part.model)
                     reply = replace(
@@ -407,7 +416,7 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
                 case Failure():
                     return with_price(agent.model.card, part)
                 case Retrying():
-                    unsent_text = ""
+                    unsent_text = unsent_thinking = ""
                     wait = f"{part.wait_s:.0f} s" if part.wait_s >= 1 else "now"
                     agent.emit(Notice(member=agent.name, text=f"{part.reason}; trying again: {wait}", level="warning"))
                     activity.start_wait(f"another try: {part.reason}")
@@ -427,6 +436,11 @@ async def _has_fallback(agent: Agent) -> bool:
 def _emit_text(agent: Agent, text: str) -> None:
     if text:
         agent.emit(TextDelta(member=agent.name, text=text))
+
+
+def _emit_thinking(agent: Agent, text: str) -> None:
+    if text:
+        agent.emit(ThinkingDelta(member=agent.name, text=text))
 
 
 def is_call_as_text(content: list[Block]) -> bool:

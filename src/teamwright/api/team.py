@@ -615,8 +615,9 @@ class Team(Generic[OutputT]):
         """Iterate over all events from now (or after that number of the log) until the block is left.
 
         For user interfaces: each event comes with its number, which `after` accepts. Events that are not logged
-        (TextDelta, ToolStarted, AssistantText) have the number of the last logged event. After the block was left, the
-        iterator reads the log and ends. See Run.events for `answers`. Raises UsageError before the block was entered.
+        (TextDelta, ThinkingDelta, ToolStarted, AssistantText) have the number of the last logged event. After the block
+        was left, the iterator reads the log and ends. See Run.events for `answers`. Raises UsageError before the block
+        was entered.
         """
         running = self._running or self._require_running()
         last = running.log.last_number

@@ -1,8 +1,8 @@
 """Events: the union of everything that clients of a session are shown.
 
-Logged events go to the session's event log and to every subscriber, numbered. Live events (`TextDelta`, `ToolStarted`,
-`AssistantText`) go to subscribers only and are never in the log. The state files are authoritative; an event reports a
-change. New kinds may appear in a minor version: a `match` needs `case _`.
+Logged events go to the session's event log and to every subscriber, numbered. Live events (`TextDelta`,
+`ThinkingDelta`, `ToolStarted`, `AssistantText`) go to subscribers only and are never in the log. The state files are
+authoritative; an event reports a change. New kinds may appear in a minor version: a `match` needs `case _`.
 
 An open request can be answered where it is shown: the owner of the subscription sets the responder.
 """
@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
-from teamwright.protocol.live_events import AssistantText, BaseEvent, TextDelta, ToolStarted
+from teamwright.protocol.live_events import AssistantText, BaseEvent, TextDelta, ThinkingDelta, ToolStarted
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.task import IntegrationState, ReviewState
 from teamwright.protocol.usage import Usage
@@ -456,6 +456,7 @@ class RunEnded(BaseEvent, frozen=True, kw_only=True):
 
 TeamEvent: TypeAlias = (
     TextDelta
+    | ThinkingDelta
     | ToolStarted
     | AssistantText
     | ToolCalled
@@ -500,5 +501,5 @@ def always_false() -> bool:
     return False
 
 
-LIVE = (TextDelta, ToolStarted, AssistantText)
+LIVE = (TextDelta, ThinkingDelta, ToolStarted, AssistantText)
 """Kinds that are never logged."""

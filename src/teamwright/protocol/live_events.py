@@ -64,6 +64,13 @@ class TextDelta(BaseEvent, frozen=True, kw_only=True):
     text: str
 
 
+class ThinkingDelta(BaseEvent, frozen=True, kw_only=True):
+    """Some thinking of an answer that is being received."""
+
+    KIND = "thinking_delta"
+    text: str
+
+
 class ToolStarted(BaseEvent, frozen=True, kw_only=True):
     """A tool call begins to run."""
 

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from teamwright.protocol.events import AssistantText
+from teamwright.protocol.events import AssistantText, RunEnded, ThinkingDelta
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.usage import NO_USAGE
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
+from teamwright.ui.headless.partial_messages import PartialMessages
 from teamwright.ui.headless.run_output import RunOutput
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program, error_of, told_results
@@ -275,6 +277,32 @@ def test_partial_messages_are_the_text_before_its_message(tmp_path, repo):
     assert json.loads(given) == {"file_path": "main.py"}
     assert kinds.count("message_start") == kinds.count("message_stop") == 2
     assert kinds.count("content_block_start") == kinds.count("content_block_stop") == 3
+
+
+@pytest.mark.finding("3I10")
+def test_partial_messages_have_the_thinking_before_the_text(tmp_path, repo):
+    turns = [Answer("Four.", thinking="Two and two make four, counted step by step.")]
+    with client(tmp_path, repo, turns, "--include-partial-messages") as one:
+        one.prompt("count")
+        lines = one.result()
+    events = [line["event"] for line in lines if line["type"] == "stream_event"]
+    starts = [(one["index"], one["content_block"]["type"]) for one in events if one["type"] == "content_block_start"]
+    deltas = [one for one in events if one["type"] == "content_block_delta"]
+    thoughts = "".join(one["delta"]["thinking"] for one in deltas if one["delta"]["type"] == "thinking_delta")
+    assert starts == [(0, "thinking"), (1, "text")]
+    assert thoughts == turns[0].thinking
+    assert [one["index"] for one in deltas] == sorted(one["index"] for one in deltas)
+    stops = [place for place, one in enumerate(events) if one["type"] == "content_block_stop"]
+    assert len(stops) == 2 and events[stops[0] + 1]["type"] == "content_block_start"
+
+
+def test_an_answer_that_was_interrupted_in_its_thinking_leaves_nothing_to_the_next_one():
+    partials = PartialMessages()
+    stopped = RunEnded(member=LEAD, stop="cancelled", text="", usage=NO_USAGE)
+    for event in (ThinkingDelta(member=LEAD, text="Hm."), stopped):
+        partials.lines(event, "s")
+    kinds = [line["event"]["type"] for line in partials.lines(ThinkingDelta(member=LEAD, text="So."), "s")]
+    assert kinds == ["message_start", "content_block_start", "content_block_delta"]
 
 
 @pytest.mark.finding("U10")

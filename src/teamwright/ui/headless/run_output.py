@@ -27,6 +27,7 @@ from teamwright.protocol.events import (
     RequestOpened,
     TeamEvent,
     TextDelta,
+    ThinkingDelta,
     ToolStarted,
 )
 from teamwright.protocol.ids import LEAD, display_name
@@ -411,7 +412,7 @@ def init_object(
 
 def event_object(event: TeamEvent, session_id: str) -> dict[str, Any] | None:
     """Return an event as a line of stream-json; None for events that only terminals show."""
-    if isinstance(event, TextDelta | ToolStarted):
+    if isinstance(event, TextDelta | ThinkingDelta | ToolStarted):
         return None
     if isinstance(event, AssistantText):
         return _message_object(event, session_id)

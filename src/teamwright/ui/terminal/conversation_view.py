@@ -25,6 +25,7 @@ from teamwright.protocol.events import (
     TeamChanged,
     TeamEvent,
     TextDelta,
+    ThinkingDelta,
     ToolCalled,
     TurnEnded,
 )
@@ -160,6 +161,8 @@ class ConversationView(Struct):
                 self.texts.add(event.member, event.text)
             if event.member == self.name and self._conversation is not None and not self._conversation.live:
                 self._streamed += event.text
+            return True
+        if isinstance(event, ThinkingDelta):
             return True
         if ends_text(event):
             self.texts.end(event.member)

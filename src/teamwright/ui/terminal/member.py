@@ -20,6 +20,7 @@ from teamwright.protocol.events import (
     RequestOpened,
     TeamEvent,
     TextDelta,
+    ThinkingDelta,
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD, nearest
@@ -147,6 +148,8 @@ class MemberTerminal:
             if mine:
                 self.texts.add(event.member, event.text)
                 self.editor.refresh()
+            return
+        if isinstance(event, ThinkingDelta):
             return
         if mine and ends_text(event):
             self.texts.end(event.member)

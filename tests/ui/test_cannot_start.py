@@ -83,7 +83,8 @@ def test_the_same_refusal_after_a_first_answer_is_a_failed_run(tmp_path, repo, s
     assert (done.returncode, found) == (1, "model-failed")
     assert any("teamwright resume " in line for line in lines)
     result = json.loads(done.stdout)
-    assert (result["subtype"], result["is_error"], result["num_turns"]) == ("error_during_execution", True, 1)
+    assert (result["subtype"], result["is_error"], result["num_turns"]) == ("success", True, 1)
+    assert (result["terminal_reason"], result["api_error_status"]) == ("api_error", status)
     assert result["team"]["error"]["slug"] == "model-failed"
 
 

@@ -126,7 +126,8 @@ async def errors():
     try:
         await collect(sdk.query(prompt="errors", options=sdk.ClaudeAgentOptions(**base)))
     except sdk.ResultError as problem:
-        return [problem.api_error_status, problem.terminal_reason, results() == problem.errors]
+        facts = [problem.subtype, problem.api_error_status, problem.terminal_reason]
+        return [*facts, results() == problem.errors]
 
 async def quiet_stderr():
     lines = []
@@ -164,7 +165,7 @@ EXPECTED = {
     "interrupts": [["error_during_execution"], ["Done."]],
     "partial_messages": ["Done.", ["Done."]],
     "saved_sessions": ["One"],
-    "errors": [400, "api_error", True],
+    "errors": ["success", 400, "api_error", True],
     "quiet_stderr": [],
     "subagents": [False, True],
 }
@@ -219,7 +220,7 @@ def test_the_sdk_of_the_vendor_drives_this_program(tmp_path, repo, sdk, command,
     assert first.startswith(prompt or "You are a coding agent.")
 
 
-@pytest.mark.finding("3I9", "3I11")
+@pytest.mark.finding("3I9", "3I10", "3I11")
 @pytest.mark.parametrize("example", EXPECTED)
 def test_the_documented_uses_of_the_sdk_work(tmp_path, repo, sdk, command, example):
     def script(body):

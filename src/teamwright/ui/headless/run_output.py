@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.models.model import SERVICE_SAID
+from teamwright.models.model import NO_ANSWER, SERVICE_SAID
 from teamwright.protocol.errors import ModelFailed, StorageError
 from teamwright.protocol.event_json import to_json
 from teamwright.protocol.events import (
@@ -271,7 +271,7 @@ def _refused_lines(calls: Sequence[tuple[str, str, str, str]]) -> list[str]:
 
 
 LIMIT_SUBTYPES = {"money": "error_max_budget_usd", "turns": "error_max_turns"}
-"""The subtypes of similar programs for caps; other ends that are not done are `error_during_execution`."""
+"""The subtypes of similar programs for caps; other ends without an answer are `error_during_execution`."""
 
 _TERMINAL_REASONS = {
     ("done", ""): "completed",
@@ -289,17 +289,9 @@ def result_object(result: Result, usage_by_model: Mapping[str, Usage] | None = N
 
     Source of its names: the message types of the Claude Agent SDK reference.
     """
-    if result.ok:
-        subtype = "success"
-    elif result.error is not None and result.error.slug == "invalid-output":
-        subtype = "error_max_structured_output_retries"
-    elif result.stop == "limit":
-        subtype = LIMIT_SUBTYPES.get(result.limit, "error_during_execution")
-    else:
-        subtype = "error_during_execution"
     return {
         "type": "result",
-        "subtype": subtype,
+        "subtype": _subtype(result),
         "is_error": not result.ok,
         "duration_ms": result.duration_ms,
         "duration_api_ms": result.api_ms,
@@ -317,6 +309,17 @@ def result_object(result: Result, usage_by_model: Mapping[str, Usage] | None = N
         "team": _team_object(result),
         "uuid": str(uuid.uuid4()),
     }
+
+
+def _subtype(result: Result) -> str:
+    """Return the subtype of similar programs. A service that gave no answer ends a run as `success` with `is_error`."""
+    if result.ok:
+        return "success"
+    if result.error is not None and result.error.slug == "invalid-output":
+        return "error_max_structured_output_retries"
+    if isinstance(result.error, ModelFailed) and result.error.slug not in {NO_ANSWER, "context-full"}:
+        return "success"
+    return LIMIT_SUBTYPES.get(result.limit, "error_during_execution")
 
 
 def _terminal_reason(result: Result) -> str | None:

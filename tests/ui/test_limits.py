@@ -41,7 +41,7 @@ def test_a_cap_ends_the_run_with_its_name_and_the_way_on(tmp_path, repo, flags, 
     result = json.loads(done.stdout)
     assert (result["subtype"], result["is_error"], result["num_turns"]) == (subtype, True, rounds)
     assert (result["team"]["stop"], result["team"]["limit"]) == ("limit", limit)
-    assert result["result"] == ("Still at it." if rounds else "")
+    assert result["result"] == ("Still at it." if rounds else "the cap on time is spent")
     assert f"teamwright: the cap on {limit} is spent" in done.stderr
     larger = {"turns": "--max-turns N", "tokens": "--max-tokens N", "money": "--max-budget-usd USD"}
     assert f"{result['team']['resume_command']} {larger.get(limit, '--timeout TIME')}" in done.stderr

@@ -209,12 +209,22 @@ def _built_in() -> tuple[FoundDefinition, ...]:
 
 
 def definition_sources(
-    home: Home, root: Path, *, compat: bool, agents: Mapping[str, Any] | None = None, plugins: Sequence[Plugin] = ()
+    home: Home,
+    root: Path,
+    *,
+    compat: bool,
+    agents: Mapping[str, Any] | None = None,
+    plugins: Sequence[Plugin] = (),
+    project: bool = True,
 ) -> DefinitionSources:
-    """Return the sources of a run in the repository at `root`, by real path. Raises UsageError for a flag's value."""
+    """Return the sources of a run in the repository at `root`, by real path. Raises UsageError for a flag's value.
+
+    `project`: the repository's own directories are among them.
+    """
     users = user_directories(home, compat)
     own = {os.path.realpath(shelf.base) for shelf in users}
-    mine = [shelf for shelf in repository_directories(root, compat) if os.path.realpath(shelf.base) not in own]
+    theirs = repository_directories(root, compat) if project else []
+    mine = [shelf for shelf in theirs if os.path.realpath(shelf.base) not in own]
     parts = [
         DefinitionDirectory(
             f"{PLUGIN} {one.name}", place, f"{one.name}:", variables=tuple(plugin_variables(one, home).items())

@@ -44,7 +44,8 @@ class TrustState(Struct, frozen=True):
     """The trust state of a repository.
 
     `root` is its work tree, `bound_to` the key of its trust. `trusted`: a person trusted it, for good or for this run.
-    `pending` are untrusted entries, which take no effect.
+    `pending` are untrusted entries, which take no effect. `project`: the repository's agents, skills, commands and
+    MCP servers are read; else none of them is an entry.
     """
 
     root: Path
@@ -53,6 +54,7 @@ class TrustState(Struct, frozen=True):
     entries: tuple[TrustEntry, ...] = ()
     pending: tuple[TrustEntry, ...] = ()
     _allowed: frozenset[tuple[str, str]] = frozenset()
+    project: bool = True
 
     @classmethod
     def as_written(cls, root: Path, entries: Iterable[TrustEntry]) -> TrustState:
@@ -61,6 +63,8 @@ class TrustState(Struct, frozen=True):
 
     def allows(self, entry: TrustEntry) -> bool:
         """Return True when exactly this entry with exactly this content was trusted."""
+        if not self.project and entry.is_asset:
+            return False
         return self.trusted and (entry.key, entry.digest) in self._allowed
 
     def along_with(self, earlier: TrustState) -> TrustState:
@@ -100,9 +104,10 @@ class TrustStore:
         """Return the trust stored under this home. Raises CannotStart (`bad-settings`) when the file cannot be read."""
         return cls(home.trust, _read(home.trust))
 
-    def verdict(self, start: Path, *, session: bool = False, compat: bool = True) -> TrustState:
+    def verdict(self, start: Path, *, session: bool = False, compat: bool = True, project: bool = True) -> TrustState:
         """Return the trust state of the repository of this directory. `session`: a person trusts it for this run."""
-        return trust_state(start, self._stored(trust_root(start)), session=session, compat=compat)
+        stored = self._stored(trust_root(start))
+        return trust_state(start, stored, session=session, compat=compat, project=project)
 
     def give(self, state: TrustState) -> TrustState:
         """Trust the entries that the state showed, and no later ones, for good. Raises StorageError."""
@@ -204,7 +209,12 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def trust_state(
-    start: Path, stored: Mapping[str, str] | None, *, session: bool = False, compat: bool = True
+    start: Path,
+    stored: Mapping[str, str] | None,
+    *,
+    session: bool = False,
+    compat: bool = True,
+    project: bool = True,
 ) -> TrustState:
     """Return the state of the repository that contains `start`, compared with its stored digests
     (None: never trusted).
@@ -212,13 +222,13 @@ def trust_state(
     from teamwright.config.trust_entries import survey_repository  # not for commands that only ask for a person
 
     root = repository_of(start)
-    entries = tuple(survey_repository(root, compat))
+    entries = tuple(entry for entry in survey_repository(root, compat) if project or not entry.is_asset)
     if session:
         allowed = frozenset((entry.key, entry.digest) for entry in entries)
     else:
         allowed = frozenset((stored or {}).items())
     pending = tuple(entry for entry in entries if (entry.key, entry.digest) not in allowed)
-    return TrustState(root, trust_root(start), session or stored is not None, entries, pending, allowed)
+    return TrustState(root, trust_root(start), session or stored is not None, entries, pending, allowed, project)
 
 
 def repository_of(start: Path) -> Path:

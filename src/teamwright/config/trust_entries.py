@@ -80,6 +80,11 @@ class TrustEntry(Struct, frozen=True):
         """The key of the entry in `trust.json`."""
         return f"{self.kind} {self.file} {self.name}"
 
+    @property
+    def is_asset(self) -> bool:
+        """True for what is in no settings file: agents, skills, commands and the servers of `.mcp.json`."""
+        return self.kind in {"agent", "skill", "command"} or (self.kind == "mcp server" and self.file == SERVERS_FILE)
+
 
 def repository_layers(root: Path, compat: bool) -> list[tuple[Path, SettingsOrigin]]:
     """Return the possible settings files of a repository, the nearest last."""

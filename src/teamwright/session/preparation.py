@@ -19,7 +19,8 @@ from teamwright.agent.prompt import PromptEnvironment
 from teamwright.agent.transcript import read_header
 from teamwright.config.agent_types import DefinitionSources, definition_sources
 from teamwright.config.plugins import installed_plugins, plugin_at
-from teamwright.config.settings.merge import load_settings, reads_other_product
+from teamwright.config.settings.files import SettingsOrigin
+from teamwright.config.settings.merge import load_settings, reads_other_product, reads_source
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.team_file import FILE, TeamDefinition, narrowed_limits, read_definition, trusted_definition
 from teamwright.config.trust import TrustState, TrustStore, require_person
@@ -116,7 +117,9 @@ def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resume
     env = without_git_variables(os.environ if options.env is None else _with_usual(options.env))
     options = replace(options, sandbox=options.sandbox or sandbox_variable(options))  # for member processes too
     flags = settings_flags(options)
-    trust = TrustStore.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))
+    project = reads_source(flags, SettingsOrigin.SHARED)
+    compat = reads_other_product(home, flags)
+    trust = TrustStore.load(home).verdict(cwd, session=options.trust, compat=compat, project=project)
     settings = load_settings(home, cwd, flags, trust)
     settings = _with_possible_forks(settings, options)
     definition, warnings = load_team_definition(trust)
@@ -129,7 +132,9 @@ def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resume
     options = with_default_caps(options, settings.run_defaults)
     added, problems = installed_plugins(home)
     plugins = [*(plugin_at(path) for path in options.plugin_dirs), *added]
-    places = definition_sources(home, trust.root, compat=settings.compat, agents=options.agents, plugins=plugins)
+    places = definition_sources(
+        home, trust.root, compat=settings.compat, agents=options.agents, plugins=plugins, project=project
+    )
     plugin_warnings = tuple(line for plugin in places.plugins for line in plugin.warnings)
     settings = replace(settings, warnings=(*settings.warnings, *problems, *plugin_warnings))
     # In a linked worktree the main checkout is changeable too: its directories of programs are on the PATH.

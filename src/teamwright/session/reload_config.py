@@ -98,7 +98,8 @@ class ConfigReloader(Struct):
     def _read(self) -> _Configuration:
         context = self.context
         flags = settings_flags(context.options)
-        trust = TrustStore.load(context.home).verdict(context.cwd, compat=reads_other_product(context.home, flags))
+        compat = reads_other_product(context.home, flags)
+        trust = TrustStore.load(context.home).verdict(context.cwd, compat=compat, project=context.trust.project)
         if context.options.trust:
             trust = trust.along_with(context.trust)
         settings = load_settings(context.home, context.cwd, flags, trust)

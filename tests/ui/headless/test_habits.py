@@ -116,6 +116,34 @@ def test_setting_sources_choose_the_files_that_are_read(program, model, repo):
     assert missing == [{"Bash", "Grep"}, {"Bash"}, {"Grep"}, set()]
 
 
+@pytest.mark.finding("3I10")
+@pytest.mark.slow
+def test_setting_sources_without_the_project_leave_out_its_agents_skills_commands_and_servers(program, repo):
+    for name, text in {
+        ".claude/agents/checker.md": "---\nname: checker\ndescription: d\n---\nCheck.",
+        ".claude/commands/deploy.md": "Deploy.",
+        ".claude/skills/notes/SKILL.md": "---\nname: notes\ndescription: d\n---\nNote.",
+        ".mcp.json": json.dumps({"mcpServers": {"files": {"command": "false"}}}),
+    }.items():
+        (repo / name).parent.mkdir(parents=True, exist_ok=True)
+        (repo / name).write_text(text)
+    found = []
+    for args in (("--trust",), ("--trust", "--setting-sources", "user"), ("--setting-sources", "user")):
+        done = program.run("-p", "hi", "--output-format", "stream-json", "--verbose", *args)
+        first = json.loads(done.stdout.splitlines()[0])
+        names = [
+            *first["agents"],
+            *first["slash_commands"],
+            *first["skills"],
+            *(s["name"] for s in first["mcp_servers"]),
+        ]
+        found.append({"checker", "deploy", "notes", "files"} & set(names))
+        assert "not trusted" not in done.stderr
+    done = program.run("-p", "hi", "--trust", "--setting-sources", "user", "--agent", "checker")
+    assert done.returncode == 2 and "checker" in done.stderr and "trust" not in done.stderr
+    assert found == [{"checker", "deploy", "notes", "files"}, set(), set()]
+
+
 def test_several_directories_follow_one_flag(program, model, tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

@@ -238,7 +238,8 @@ class TrustedDefinitions(Struct):
             return True
         if (written := self._written()) != self._seen:
             self._seen = written
-            self._later = TrustStore.load(self.home).verdict(self.state.root, compat=self.compat)
+            store = TrustStore.load(self.home)
+            self._later = store.verdict(self.state.root, compat=self.compat, project=self.state.project)
         return self._later is not None and self._later.allows(entry)
 
     def _written(self) -> int:

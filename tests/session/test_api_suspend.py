@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright import RequestClosed, RequestOpened, RunEnded, Team, TeamRefused, UsageError
+from teamwright import RequestClosed, RequestOpened, RunEnded, Team, TeamRefused, TeamwrightError, UsageError
 from teamwright.testing import ScriptedModel
 from tests.session.suspended_child import COMMAND, model
 from tests.support.waiting_crew import complete, waiting_crew
@@ -147,6 +147,26 @@ async def test_a_team_that_suspends_waits_for_answers_without_a_reader(tmp_path)
         assert (await run).ok
     assert (tmp_path / "made.txt").exists()
     assert [one.name for one in Team.list()] == [], "keep=False archives a team whose block ends in order"
+
+
+async def test_commands_name_the_home_that_the_program_named(tmp_path):
+    home = tmp_path / "a home"
+    named = f"teamwright --home '{home}' "
+    async with Team("crew", model=model(), cwd=tmp_path, home=home, on_exit="suspend") as team:
+        await team.spawn("ann", "Make the file.")
+        await team.tasks.add("wait")
+        team.run("Go.")
+        await asyncio.wait_for(first_request(team), WAIT_S)
+    (request,) = Team.open_requests(home)
+    assert request.resume == Team.read("crew", home).resume == f"{named}resume crew"
+    with pytest.raises(TeamRefused) as refused:
+        await Team("crew", model=model(), cwd=tmp_path, home=home).__aenter__()
+    assert refused.value.do[0] == "Team.resume('crew') continues it"
+    assert f"continue it: {named}resume crew, or {named}teams adopt crew" in refused.value.do
+    assert f"{named}teams rm" in refused.value.__notes__[0], "a traceback shows it too"
+    with pytest.raises(TeamwrightError) as unknown:
+        Team.read("nobody", home)
+    assert unknown.value.do == (f"{named}teams",)
 
 
 async def first_request(team) -> RequestOpened:

@@ -115,6 +115,8 @@ def test_a_request_of_a_nested_agent_is_listed_whole_and_allowed_from_another_te
         tail = request["id"].rpartition("-")[2]
         assert f"  yes     teamwright requests allow {tail}" in lines
         assert f"  no      teamwright requests deny {tail} --reason TEXT" in lines
+        named = run.program.run("--home", str(home), "requests").stdout
+        assert f"  yes     teamwright --home {home} requests allow {tail}" in named.splitlines()
         done = run.requests("allow", tail)
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("allowed: lead › general-purpose: touch a file")
@@ -351,6 +353,8 @@ def test_an_answer_for_a_process_that_is_gone_counts_at_the_resume_which_is_name
         listed = run.requests()
         assert listed.stdout.startswith("No request is open.\n1 more was left open by a process that is gone: ")
         assert f"teamwright resume {request['session'][:8]}" in listed.stdout
+        named = run.program.run("--home", str(home), "requests").stdout
+        assert f"teamwright --home {home} resume {request['session'][:8]}" in named
         assert json.loads(run.requests("--json").stdout) == []
         done = run.requests("allow", request["id"])
         assert done.returncode == 0

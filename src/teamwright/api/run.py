@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from teamwright.api.options import OptionsWithoutOutput, TeamOptions, require_number, require_prompt, to_session_options
 from teamwright.api.running_team import RunningTeam, needs_asyncio_error, running_library
+from teamwright.api.team_start import naming_home
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestOpened, RunEnded, TeamEvent
 from teamwright.protocol.ids import LEAD
@@ -259,8 +260,9 @@ def _plain(_number: int, event: TeamEvent) -> TeamEvent:
 
 async def run_once(prompt: str, options: Options) -> Result:
     """Run one prompt in a new session, and end the session."""
-    async with open_session(options) as session:
-        return await session.end_members(await session.run([text_block(prompt)]))
+    with naming_home(options.home):
+        async with open_session(options) as session:
+            return await session.end_members(await session.run([text_block(prompt)]))
 
 
 @overload

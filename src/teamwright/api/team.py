@@ -39,7 +39,7 @@ from teamwright.api.options import (
 from teamwright.api.paced_steps import PacedSteps
 from teamwright.api.run import EventIterator, EventReaders, Run, no_last_event, numbered
 from teamwright.api.running_team import RunningTeam, not_running, require_asyncio
-from teamwright.api.team_start import create_named_team, options_to_open
+from teamwright.api.team_start import create_named_team, naming_home, options_to_open
 from teamwright.config.settings.merge import lead_mode
 from teamwright.models.effort import parse_optional_effort
 from teamwright.models.model import Model
@@ -277,7 +277,9 @@ class Team(Generic[OutputT]):
         """
         from teamwright.views.status import read_status
 
-        return read_status(_home(home), require_text("a team's name", name), archived=True)
+        root = _home(home)
+        with naming_home(home):
+            return read_status(root, require_text("a team's name", name), archived=True)
 
     @staticmethod
     def read_events(name: str, home: str | Path | None = None, *, after: int = 0) -> Iterator[tuple[int, TeamEvent]]:
@@ -289,7 +291,9 @@ class Team(Generic[OutputT]):
         from teamwright.saved.teams import find_team_view
         from teamwright.storage.event_log import read_events
 
-        log = find_team_view(_home(home), require_text("a team's name", name), archived=True).log
+        root = _home(home)
+        with naming_home(home):
+            log = find_team_view(root, require_text("a team's name", name), archived=True).log
         return read_events(Path(log), require_number("after", after)) if log else iter(())
 
     @staticmethod
@@ -333,7 +337,8 @@ class Team(Generic[OutputT]):
         require_asyncio()
         if self._is_running():
             raise UsageError("usage", f'the team "{self.name}" is running already')
-        self._running = await PacedSteps(self._start())
+        with naming_home(self._options.home):
+            self._running = await PacedSteps(self._start())
         return self
 
     async def _start(self) -> RunningTeam:

@@ -5,14 +5,30 @@ Depends on the lookup of teams and on sessions.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
 from msgspec.structs import replace as replace_fields
 
-from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.saved.teams import find_saved_team, find_session_of_team, require_adoptable
 from teamwright.session.options import Options
 from teamwright.session.session import Session
+from teamwright.storage.paths import command_with_home
 from teamwright.team_records.snapshots import resolve_home
 from teamwright.teams.team_creation import create_team
+
+
+@contextmanager
+def naming_home(home: str | Path | None) -> Generator[None]:
+    """Add the home that the program named to the commands that an error suggests."""
+    try:
+        yield
+    except TeamwrightError as error:
+        if home is not None:
+            error.replace_advice(command_with_home(line, str(home)) for line in error.do)
+        raise
 
 
 async def options_to_open(options: Options, name: str, mode: str) -> Options:
@@ -43,5 +59,9 @@ async def create_named_team(session: Session, name: str, *, replace: bool) -> No
     except TeamRefused as refused:
         if not await session.find_archivable_teams(name):
             raise
-        do = [f"Team({name!r}, replace=True) puts it into the archive first", *refused.do]
+        do = [
+            f"Team.resume({name!r}) continues it",
+            f"Team({name!r}, replace=True) puts it into the archive first",
+            *refused.do,
+        ]
         raise TeamRefused(refused.slug, refused.what, looked_at=refused.looked_at, do=do, note=refused.note) from None

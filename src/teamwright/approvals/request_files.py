@@ -292,11 +292,13 @@ class RequestDirectory(Struct, frozen=True):
     """The lease that the asking process holds until it exits."""
     team: str = ""
     session: str = ""
+    home: Home | None = None
 
     @property
     def resume_command(self) -> str:
         """The command that resumes the session that asked."""
-        return f"teamwright resume {shlex.quote(self.team) if self.team else self.session[:8]}"
+        command = f"teamwright resume {shlex.quote(self.team) if self.team else self.session[:8]}"
+        return self.home.name_in(command) if self.home is not None else command
 
     def is_alive(self, lead_process: LeadProcess) -> bool:
         """Return True when this incarnation of the lead's process is running."""
@@ -342,7 +344,7 @@ def request_directories(home: Home, *, empty: bool = False) -> Iterator[RequestD
             yield directory
     for project in _entries(home.own / "projects"):
         for box in _boxes(_entries(project), empty=empty):
-            yield RequestDirectory(box, lease_path(box.parent), session=box.parent.name)
+            yield RequestDirectory(box, lease_path(box.parent), session=box.parent.name, home=home)
 
 
 def _with_state(place: RequestDirectory, body: dict[str, object]) -> PendingRequest | None:
@@ -372,7 +374,7 @@ def _of_team(home: Home, box: Path) -> RequestDirectory | None:
         return None
     if file is None:
         return None
-    return RequestDirectory(box, Path(file.lead.lease or lease_path(box.parent)), name, file.lead.session)
+    return RequestDirectory(box, Path(file.lead.lease or lease_path(box.parent)), name, file.lead.session, home)
 
 
 def _boxes(parents: Iterable[Path], *, empty: bool) -> Iterator[Path]:

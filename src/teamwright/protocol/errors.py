@@ -128,8 +128,12 @@ class TeamwrightError(Exception):
         return _rebuild, (type(self), self.args, self.__dict__)
 
     def replace_advice(self, do: Iterable[str]) -> None:
-        """Replace the commands and the advice that the error shows."""
+        """Replace the commands and the advice that the error shows, also in its note of a traceback."""
+        shown = "\n".join(self._details())
         self.do = tuple(filter(None, do))
+        self.__notes__ = [one for one in getattr(self, "__notes__", ()) if one != shown]
+        if self.looked_at or self.do:
+            self.add_note("\n".join(self._details()))
 
     @property
     def exit_code(self) -> int:

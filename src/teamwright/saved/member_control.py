@@ -253,7 +253,7 @@ async def stop_member(target: TeamAddress, name: str, *, now: bool, timeout_s: f
     require_person(target.home, STOPS, f"stop {name}@{target.name}"[:100])
     recipient = known_name(name, target.names, target.member_names, f"team {target.name}")
     if recipient == LEAD:
-        raise lead_stop_error([target.resume_command.replace("teamwright resume", "teamwright stop")])
+        raise lead_stop_error([target.home.name_in(f"teamwright stop {quote(target.name)}")])
     if target.has_ended(recipient):
         return StopResult(target.name, recipient, "not_running", f"{recipient} has ended already")
     member = target.member(recipient)

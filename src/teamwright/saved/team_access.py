@@ -147,12 +147,12 @@ class TeamAddress(Struct, frozen=True):
     @property
     def resume_command(self) -> str:
         """The command that resumes the team."""
-        return f"teamwright resume {shlex.quote(self.name)}"
+        return self.home.name_in(f"teamwright resume {shlex.quote(self.name)}")
 
     @property
     def remove_command(self) -> str:
         """The command that removes the team."""
-        return f"teamwright teams rm {shlex.quote(self.name)}"
+        return self.home.name_in(f"teamwright teams rm {shlex.quote(self.name)}")
 
     def is_led(self) -> bool:
         """Return True when a Teamwright process leads it now."""

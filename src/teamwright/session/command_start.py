@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError
@@ -156,18 +155,3 @@ def find_database(flag: str | None, home: Home, env: Mapping[str, str] | None = 
     from teamwright.database.address import parse_address
 
     return parse_address(text)
-
-
-_COMMAND = re.compile(r"\bteamwright (?=[a-z-])")
-"""The beginning of a command in a text; not the name of the product."""
-
-
-def command_with_home(command: str, home: str | None) -> str:
-    """Return the command with the home that was named for this run; unchanged without one, or if it names one.
-
-    It also works within a sentence: `end it with: teamwright stop crew`.
-    """
-    if home is None or "--home" in command:
-        return command
-    where = quote(os.path.abspath(os.path.expanduser(home)))
-    return _COMMAND.sub(lambda _: f"teamwright --home {where} ", command, count=1)

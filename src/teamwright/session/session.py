@@ -45,7 +45,6 @@ from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Usage
 from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.model_sources import SessionModels
-from teamwright.session.command_start import command_with_home
 from teamwright.session.control.stop_listener import StopListener
 from teamwright.session.modes_and_grants import SessionModes
 from teamwright.session.options import Options
@@ -55,6 +54,7 @@ from teamwright.session.wiring.integration import SessionIntegration
 from teamwright.session.wiring.team_factory import take_tasks
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.file_lease import Lease
+from teamwright.storage.paths import command_with_home
 from teamwright.subagents.registry import Subagents
 from teamwright.team_records.life_cycle import ENDED_STATES, FAILED_STATES, USER_CAUSE
 from teamwright.teams.external_members import UNKNOWN_PROGRAM

@@ -16,6 +16,7 @@ from pathlib import Path
 from shlex import quote
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import CannotStart, InvalidName, StorageError
 from teamwright.protocol.ids import directory_name, inbox_stem
@@ -31,6 +32,8 @@ class Home(Struct, frozen=True):
     shared: Path
     own: Path
     origin: str = ""
+    is_named: bool = False
+    """True when a flag or a program named the root: commands that a person pastes must name it too."""
 
     @classmethod
     def at(cls, root: Path) -> Home:
@@ -54,6 +57,10 @@ class Home(Struct, frozen=True):
     def is_foreign(self) -> bool:
         """True when the root belongs to the other product: its file modes are not changed."""
         return self.shared != self.own
+
+    def name_in(self, command: str) -> str:
+        """Return the command with `--home`, if the root is not that of the environment."""
+        return command_with_home(command, str(self.shared) if self.is_named else None)
 
     # teams
     def team(self, directory: str) -> Path:
@@ -237,7 +244,24 @@ def _reason(problem: OSError) -> str:
 
 def find_home(root: str | None = None) -> Home:
     """Return the home at `root`, else at `TEAMWRIGHT_HOME`, else `~/.teamwright`. It may be unreadable."""
-    return Home.at(Path(root or os.environ.get("TEAMWRIGHT_HOME") or "~/.teamwright"))
+    home = Home.at(Path(root or os.environ.get("TEAMWRIGHT_HOME") or "~/.teamwright"))
+    return replace(home, is_named=True) if root else home
+
+
+_COMMAND = re.compile(r"\bteamwright (?=[a-z-])")
+"""The beginning of a command in a text; not the name of the product."""
+
+
+def command_with_home(command: str, root: str | None) -> str:
+    """Return the command with the root that was named for this run; unchanged without one, or if it names one.
+
+    It also works within a sentence: `end it with: teamwright stop crew`, and `teamwright resume a, or teamwright …`.
+    """
+    if root is None or "--home" in command:
+        return command
+    named = f"teamwright --home {quote(os.path.abspath(os.path.expanduser(root)))} "
+    first, *others = command.split(", or teamwright ")
+    return f", or {named}".join([_COMMAND.sub(lambda _: named, first, count=1), *others])
 
 
 @lru_cache(maxsize=64)

@@ -205,7 +205,7 @@ def status_of(home: Home, team: TeamView, team_status: TeamStatus, *, closed: bo
         at=time.time(),
         session=team.session,
         lead_pid=team.lead_pid,
-        resume="" if live or team.state == FOREIGN else _resume_command(team),
+        resume="" if live or team.state == FOREIGN else home.name_in(_resume_command(team)),
         ended=team_status.ended,
         in_order=closed,
         members=tuple(members),

@@ -75,7 +75,8 @@ class SessionWorktrees(Struct):
     """The worktrees of a session's agents. `root` is their directory, `cwd` the session's working directory.
 
     `trusted` are trusted entries of the repository's git configuration. `setup` prepares each new worktree. `hooks`
-    make worktrees in place of git, where a person has such hooks.
+    make worktrees in place of git, where a person has such hooks. `name_home` adds a state root that was named to a
+    command.
     """
 
     root: Path
@@ -85,6 +86,7 @@ class SessionWorktrees(Struct):
     trusted: Callable[[], frozenset[GitEntry]] = lambda: NO_ENTRIES
     setup: SetupCommand = field(default_factory=SetupCommand)
     hooks: WorktreeHooks | None = None
+    name_home: Callable[[str], str] = str
     leases: dict[str, Lease] = field(default_factory=dict[str, Lease])
     reported_uncommitted: bool = False
     restored: set[str] = field(default_factory=set[str])
@@ -285,7 +287,7 @@ class SessionWorktrees(Struct):
         found = frozenset(teams_with_work(git))
         return "; ".join(
             f"finished work is on the branch {integration_branch(team)}: "
-            f"teamwright integrate {shlex.quote(team)} --into {shlex.quote(branch)}"
+            + self.name_home(f"teamwright integrate {shlex.quote(team)} --into {shlex.quote(branch)}")
             for team in sorted(teams)
             if ref_part(team) in found
         )

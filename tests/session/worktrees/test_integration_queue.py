@@ -81,6 +81,18 @@ async def claim(team, name: str) -> None:
     unsubscribe()
 
 
+async def test_the_command_for_finished_work_names_the_home_that_the_program_named(shop, tmp_path):
+    home = tmp_path / "own"
+    model = waiting_crew(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
+    async with a_team(shop, model, home=home) as team:
+        await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]})
+        await team.spawn("ann", "Take a task.", isolation="worktree")
+        await finished(team, 1)
+        await team.integration.wait()
+    notices = [event.text for _, event in Team.read_events("crew", home) if isinstance(event, Notice)]
+    assert f"finished work is on the branch {BRANCH}: teamwright --home {home} integrate crew --into main" in notices
+
+
 @pytest.mark.finding("I4")
 async def test_finished_work_is_integrated_and_a_dependent_begins_with_the_commits_of_its_blocker(shop):
     git(shop, "branch", "release")

@@ -51,6 +51,7 @@ def make_worktrees(context: SessionContext, agent_factory: AgentFactory) -> Sess
         lambda: agent_factory.policy.scope.trusted_git,
         _setup(context, agent_factory),
         agent_factory.toolset.hooking,
+        context.home.name_in,
     )
 
 

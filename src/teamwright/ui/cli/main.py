@@ -100,7 +100,7 @@ def _add_home(error: TeamwrightError, home: str | None) -> None:
     """Add the home of the command line to the commands that the error suggests."""
     if home is None:
         return
-    from teamwright.session.command_start import command_with_home
+    from teamwright.storage.paths import command_with_home
 
     error.replace_advice(command_with_home(line, home) for line in error.do)
 

@@ -6,9 +6,9 @@ import click
 
 from teamwright.config.trust import TrustState, require_person
 from teamwright.protocol.errors import UsageError
-from teamwright.session.command_start import command_with_home
 from teamwright.session.options import Options
 from teamwright.session.trust_question import TRUSTS, give_trust, take_trust, trust_survey
+from teamwright.storage.paths import command_with_home
 from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_table, table_lines
 from teamwright.ui.cli.run_location import RunLocation, is_on_terminal, run_location

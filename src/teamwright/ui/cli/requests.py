@@ -21,7 +21,7 @@ from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpen
 from teamwright.protocol.ids import did_you_mean, display_name
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.time_limit import time_limit
-from teamwright.storage.paths import Home
+from teamwright.storage.paths import Home, command_with_home
 from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli.flags import parse_seconds
 from teamwright.ui.cli.output import format_age, json_flag, say, say_json, to_plain
@@ -242,7 +242,7 @@ def requests(ctx: click.Context, /, wait: str | None, as_json: bool) -> int:
         say_json([_to_json(one) for one in found])
         return 0
     for number, one in enumerate(found):
-        for line in [*([""] if number else []), *display_lines(one)]:
+        for line in [*([""] if number else []), *display_lines(one, place.home)]:
             say(line)
     if not found:
         say("No request is open.")
@@ -309,16 +309,16 @@ def _report_answer(request: PendingRequest, verdict: str, *, as_json: bool) -> i
 # ── lines of open requests ────────────────────────────────────────────────────────────────────────────────
 
 
-def display_lines(request: PendingRequest) -> list[str]:
-    """Return the request as its terminal shows it, and the commands that answer it."""
+def display_lines(request: PendingRequest, home: str | None = None) -> list[str]:
+    """Return the request as its terminal shows it, and the commands that answer it, with the named home."""
     event = request.as_event()
     where = f"team {request.team}" if request.team else f"session {request.session[:8]}"
     facts = [
         ("from", f"{one_line(where)}, {format_age(request.opened_at)}"),
         *([("also", "its lead was asked, and may answer")] if request.target != "user" else []),
         *((f"grant {offer.key}", offer.text) for offer in suggested_grants(event)),
-        ("yes", answer_command(request.id, request.kind)),
-        ("no", deny_command(request.id)),
+        ("yes", command_with_home(answer_command(request.id, request.kind), home)),
+        ("no", command_with_home(deny_command(request.id), home)),
     ]
     return [
         one_line(request.id),

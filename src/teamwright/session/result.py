@@ -161,7 +161,8 @@ class Result(Struct, Generic[OutputT], frozen=True):
     messages_undelivered: int = 0
     """The number of those that no conversation has received yet."""
     error: TeamwrightError | None = None
-    """The reason why the run is not done; None for a run that is done."""
+    """The reason why the run is not done; None for a run that is done. At a limit, and when members were cut
+    off, `raise_for_stop` makes it."""
     end: str = ""
     """The end of the lead's newest answer, as in docs/reference/answer-ends.md."""
     output: OutputT = field(default=cast("OutputT", None))

@@ -99,6 +99,9 @@ _MEMBER_KEYS = ("name", "agent_type", "model", "state", "joined_at", "unread", "
 class TeamView(Struct, frozen=True):
     """One team. Times in milliseconds since 1970; `damaged` names the damaged file and the reason; other values are
     then guesses.
+
+    `state` is live, open (no process leads it, and tasks are open or messages unread), finished, archived, or foreign
+    (another product's).
     """
 
     name: str

@@ -49,7 +49,8 @@ ScriptedAnswers: TypeAlias = (
 class ScriptedModel:
     """A model whose answers a test wrote. `requests` contains copies of its requests, oldest first.
 
-    After the last answer of a list, the answer is a Failure that says so.
+    After the last answer of a list, the answer is a Failure that says so. It reports no tokens, so caps on tokens and
+    money are tested with LoopbackModel, or with a Model of your own.
     """
 
     def __init__(self, answers: str | ScriptedAnswers, *, card: ModelCard | None = None) -> None:

@@ -9,6 +9,7 @@ from teamwright import CannotStart, Team, TeamRefused, TeamwrightError
 from teamwright.api.options import to_session_options
 from teamwright.api.run import run_once
 from teamwright.saved.sessions import session_views
+from teamwright.saved.teams import find_session_to_resume
 from teamwright.storage.paths import find_home
 from teamwright.team_records.team_state import read_team_file
 from teamwright.testing import ScriptedModel
@@ -132,3 +133,16 @@ async def test_mail_that_the_ping_pong_guard_keeps_is_delivered_after_a_resume_a
         assert {member.name for member in team.members} == {"ada", "ben"}
         await until(team, lambda: {name for name, _ in kept} <= {request.agent_name for request in after.requests})
         assert all(text in told(after, name) for name, text in kept)
+
+
+async def test_the_error_for_an_archived_team_names_the_session_that_led_it(tmp_path, own_home):
+    async with a_team(tmp_path, ScriptedModel("ok"), keep=False) as team:
+        await team.run("Go.")
+        session = team.session.id
+    with pytest.raises(TeamwrightError) as unknown:
+        await again(Team.resume, tmp_path).__aenter__()
+    assert "crew is in the archive" in unknown.value.do[0]
+    assert unknown.value.do[0].endswith(f": teamwright resume {session[:8]}")
+    with pytest.raises(TeamwrightError) as no_session:
+        find_session_to_resume(find_home(), tmp_path, "crew")
+    assert no_session.value.do[0] == unknown.value.do[0]

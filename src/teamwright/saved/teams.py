@@ -212,7 +212,8 @@ def find_session_to_resume(home: Home, cwd: Path, word: str) -> SessionView:
             return last_session(_only_match(loose, word))
         close = nearest(word, [team.name for team in teams])
         if close:
-            none.do = (f"did you mean the team {close}?", *none.do)
+            none.replace_advice([f"did you mean the team {close}?", *none.do])
+        none.replace_advice([*_archive_advice(home, word), *none.do])
         raise
     if loose:
         raise TeamwrightError(
@@ -325,7 +326,17 @@ def _unknown_team_error(home: Home, word: str, teams: Sequence[NamedTeam]) -> Te
         [close] if close else []
     )
     do = [f"did you mean {one}?" for one in suggestions] or ["teamwright teams"]
+    do = [*_archive_advice(home, word), *do]
     return unknown_team(word, names, home.origin or str(home.shared / "teams"), do)
+
+
+def _archive_advice(home: Home, word: str) -> list[str]:
+    """Return how the work of an archived team of that name continues; empty without one."""
+    from teamwright.team_records.snapshots import archived_teams  # loaded only for an error
+
+    session = next((view.session for view in archived_teams(home) if view.name == word), "")
+    text = f"{word} is in the archive, its lead's conversation continues without it: teamwright resume {session[:8]}"
+    return [text] if session else []
 
 
 def _only_match(found: Sequence[Named], word: str) -> Named:

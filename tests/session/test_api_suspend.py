@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from teamwright import RequestClosed, RequestOpened, RunEnded, Team, TeamRefused, TeamwrightError, UsageError
+from teamwright.saved.removal import remove_team
+from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from tests.session.suspended_child import COMMAND, model
 from tests.support.waiting_crew import complete, waiting_crew
@@ -167,6 +169,25 @@ async def test_commands_name_the_home_that_the_program_named(tmp_path):
     with pytest.raises(TeamwrightError) as unknown:
         Team.read("nobody", home)
     assert unknown.value.do == (f"{named}teams",)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_team_with_a_request_that_a_resume_takes_up_is_open_and_is_not_replaced(tmp_path, own_home, answered):
+    lead = ScriptedModel({"lead": [("Bash", {"command": COMMAND}), "Made."]})
+    async with Team("crew", model=lead, cwd=tmp_path, on_exit="suspend", keep=False) as team:
+        team.run("Go.")
+        await asyncio.wait_for(first_request(team), WAIT_S)
+        await team.suspend()
+    if answered:
+        assert await Team.open_requests()[0].allow()
+    assert [(one.name, one.state) for one in Team.list()] == [("crew", "open")]
+    with pytest.raises(TeamRefused, match="has 1 open request"):
+        await Team("crew", model=lead, cwd=tmp_path).__aenter__()
+    with pytest.raises(TeamRefused, match="has something open"):
+        await remove_team(find_home(), "crew", force=False)
+    async with Team.resume("crew", model=lead, on_request=RequestOpened.allow, on_exit="suspend") as team:
+        assert (await team.run("Go on.")).ok
+    assert [one.state for one in Team.list()] == ["finished"]
 
 
 async def first_request(team) -> RequestOpened:

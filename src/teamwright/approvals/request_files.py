@@ -23,7 +23,7 @@ from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import RequestAnswer
 from teamwright.protocol.ids import LEAD, inbox_stem, now_ms
 from teamwright.protocol.pending_request import REQUEST_KINDS, PendingRequest
-from teamwright.requests.request_store import LeadProcess, RequestStore
+from teamwright.requests.request_store import LeadProcess, RequestStore, is_asked_again
 from teamwright.storage.doorbell import listen
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.file_watcher import GATHER_S, Watcher
@@ -210,15 +210,6 @@ def parse_request(body: Mapping[str, Any]) -> tuple[PendingRequest, LeadProcess]
     return request, lead_process
 
 
-def is_asked_again(request: PendingRequest) -> bool:
-    """Return True when the resume of its session asks again: a call that waited, a plan, or a review."""
-    return request.kind in _ASKED_AGAIN or (request.kind in {"permission", "question"} and bool(request.tool_use_id))
-
-
-_ASKED_AGAIN = frozenset({"plan", "review"})
-"""Kinds of requests that files of the team bring back, with or without a call."""
-
-
 def request_body(
     question: Question, suggestions: Sequence[Mapping[str, Any]], lead_process: LeadProcess, incarnation: int | None
 ) -> dict[str, Any]:
@@ -359,7 +350,9 @@ def _with_state(place: RequestDirectory, body: dict[str, object]) -> PendingRequ
         box=place.box,
         is_alive=is_alive,
         resume="" if is_alive else place.resume_command,
-        waits_for_resume=is_asked_again(request) and not is_alive and not lease_held(place.lease),
+        waits_for_resume=is_asked_again(request.kind, request.tool_use_id)
+        and not is_alive
+        and not lease_held(place.lease),
     )
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.approvals.external_member_permissions import ExternalMemberPermissions
-from teamwright.approvals.request_files import RequestFiles, is_asked_again, parse_answer
+from teamwright.approvals.request_files import RequestFiles, parse_answer
 from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpdate, Question, where_allowed
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, MessageSent, Notice, RequestAnswer, RequestClosed, RequestOpened
@@ -26,7 +26,7 @@ from teamwright.protocol.messages import decode, encode
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.program_log import log_failure
 from teamwright.protocol.time_limit import time_limit
-from teamwright.requests.request_store import REFUSED, RequestStore
+from teamwright.requests.request_store import REFUSED, RequestStore, is_asked_again
 from teamwright.teams.team import SessionTeam
 
 Answerer: TypeAlias = Callable[[Question], Awaitable[PermissionAnswer | None]]
@@ -281,7 +281,7 @@ class RequestQueue(Struct):
             given = None if answer.by == "cancelled" else (request, answer)
             if request.tool_use_id:
                 self._left_open[request.asker, request.tool_use_id] = given
-            elif given is not None and is_asked_again(request):
+            elif given is not None and is_asked_again(request.kind, request.tool_use_id):
                 self._earlier_answers.append(given)
             closed = RequestClosed(
                 member=request.asker, request=request.id, verdict=answer.verdict, by=answer.by, reason=answer.text

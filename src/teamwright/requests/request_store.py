@@ -115,6 +115,12 @@ class RequestStore:
         ]
         return sorted((body for body in bodies if body is not None), key=_opened_at)
 
+    def count_asked_again(self) -> int:
+        """Return the number of requests, answered or not, that the resume of their session takes up."""
+        names = [name for name in self._names() if not name.endswith(f"{_ANSWER}.json")]
+        bodies = [_load_or_skip(self.directory / name) for name in names]
+        return sum(is_asked_again(str(b.get("kind")), str(b.get("tool_use_id") or "")) for b in bodies if b is not None)
+
     def answered_requests(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Return all requests with their answers; retired ones are left out."""
         names = self._names()
@@ -191,6 +197,14 @@ class RequestStore:
 
     def _path(self, request_id: str) -> Path:
         return self.directory / f"{file_stem(request_id)}.json"
+
+
+def is_asked_again(kind: str, tool_use_id: str) -> bool:
+    """Return True when the resume of its session asks again: a call that waited, a plan, or a review.
+
+    Files of the team bring plans and reviews back, with or without a call.
+    """
+    return kind in {"plan", "review"} or (kind in {"permission", "question"} and bool(tool_use_id))
 
 
 def file_stem(request_id: str) -> str:

@@ -265,7 +265,8 @@ def _refuse_open(team: SavedTeam, view: TeamView, tasks: tuple[str, ...]) -> Non
     waiting = [f"{member.name} {member.unread}" for member in view.members if member.unread > 0]
     torn = [f"the inbox of {member.name}" for member in view.members if member.unread < 0]
     damaged = "; ".join([*([team.damaged] if team.damaged else []), *torn])
-    if not (tasks or waiting or damaged):
+    requests = RequestStore.of_team(team.home, team.directory).count_asked_again()
+    if not (tasks or waiting or damaged or requests):
         return
     named = [f"#{task.id} {task.subject or task.damaged}" for task in view.tasks if task.id in tasks]
     more = [f"and {len(named) - SHOWN} more"] if len(named) > SHOWN else []
@@ -275,6 +276,7 @@ def _refuse_open(team: SavedTeam, view: TeamView, tasks: tuple[str, ...]) -> Non
         looked_at=[
             *([("open", "; ".join([*named[:SHOWN], *more]))] if named else []),
             *([("unread", ", ".join(waiting))] if waiting else []),
+            *([("requests", f"{requests}, which a resume takes up")] if requests else []),
             *([("damaged", damaged)] if damaged else []),
         ],
         do=[

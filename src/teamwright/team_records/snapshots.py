@@ -20,6 +20,7 @@ from teamwright.protocol.ids import LEAD_ALIAS, display_name, inbox_stem
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_protocol
 from teamwright.protocol.members import IN_PROCESS, MemberState, RosterMember, TeamConfig, parse_config
 from teamwright.protocol.task import IntegrationState, Task, TaskStatus, open_blockers
+from teamwright.requests.request_store import RequestStore
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home, find_home
 from teamwright.tasks.completion_conditions import task_notes
@@ -100,8 +101,8 @@ class TeamView(Struct, frozen=True):
     """One team. Times in milliseconds since 1970; `damaged` names the damaged file and the reason; other values are
     then guesses.
 
-    `state` is live, open (no process leads it, and tasks are open or messages unread), finished, archived, or foreign
-    (another product's).
+    `state` is live, open (no process leads it, and tasks or requests are open, or messages unread), finished, archived,
+    or foreign (another product's).
     """
 
     name: str
@@ -198,7 +199,17 @@ def _view(
         path=path,
     )
     state = ARCHIVED if archived else _state(view, ours is not None or bool(our_damage), live=live)
+    if state == FINISHED and _has_requests(home, directory):
+        state = OPEN
     return replace(view, state=state)
+
+
+def _has_requests(home: Home, directory: str) -> bool:
+    """Return True when a resume takes up requests of the team; also when they cannot be read."""
+    try:
+        return RequestStore.of_team(home, directory).count_asked_again() > 0
+    except TeamwrightError:
+        return True
 
 
 def _shared_list(home: Home, ours: TeamFile | None) -> Path | None:

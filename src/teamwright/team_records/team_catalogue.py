@@ -67,16 +67,17 @@ class CreatedTeam(Struct, frozen=True):
 
 
 class UnfinishedWork(Struct, frozen=True):
-    """The unfinished work of a team: live members, open tasks, unread messages."""
+    """The unfinished work of a team: live members, open tasks, unread messages, requests that a resume takes up."""
 
     members: tuple[str, ...]
     tasks: tuple[str, ...]
     unread_messages: int
+    requests: int = 0
 
     @property
     def is_finished(self) -> bool:
         """True when no work is left."""
-        return not (self.members or self.tasks or self.unread_messages)
+        return not (self.members or self.tasks or self.unread_messages or self.requests)
 
     def __str__(self) -> str:
         """Return one line for people."""
@@ -84,6 +85,7 @@ class UnfinishedWork(Struct, frozen=True):
             (len(self.members), "live member"),
             (len(self.tasks), "open task"),
             (self.unread_messages, "unread message"),
+            (self.requests, "open request"),
         )
         parts = [f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count]
         return ", ".join(parts) or "nothing open"
@@ -160,7 +162,9 @@ class Teams:
         listed = [t for t in found.tasks if not t.is_internal]
         open_tasks = tuple(t.id for t in listed if not t.is_finished)
         open_tasks += tuple(t.id for t in found.damaged)
-        return UnfinishedWork(members, open_tasks, _unread(self.home.team(directory) / "inboxes"))
+        unread = _unread(self.home.team(directory) / "inboxes")
+        requests = RequestStore.of_team(self.home, directory).count_asked_again()
+        return UnfinishedWork(members, open_tasks, unread, requests)
 
     # ── creation ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -237,3 +237,23 @@ def test_a_guarded_file_behind_a_link_is_guarded(own_scratch):
 @pytest.mark.promise("F66")
 def test_the_state_root_is_private_however_its_name_is_written(scratch):
     assert scratch.read(str(scratch.home).upper() + "/trust.json").verdict is DENY
+
+
+@pytest.mark.finding("3P9")
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "ln -bs /.env",
+            "ln -sb /else/.env .",
+            "cp -S~ /else/.env .",
+            "cp --backup=t --target-directory=. /else/.env",
+        ),
+        *("mv -b /else/.env .", "install -b /else/.env .", "rsync -b /else/.env ."),
+    ],
+)
+def test_a_copy_that_keeps_a_backup_of_a_denied_file_is_denied(scratch, line):
+    """The backup has the contents under a name that no rule denies."""
+    (scratch.project / ".env").write_text("KEY=1\n")
+    assert scratch.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is DENY
+    assert scratch.run(line.replace(".env", "b.py"), Mode.BYPASS, deny=["Read(.env)"]).verdict is ALLOW

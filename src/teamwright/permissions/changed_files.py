@@ -551,6 +551,16 @@ def copied_names(name: str, command: ShellCommand) -> Iterator[Operand]:
         yield from _copies_of_word(command, at, target, exact)
 
 
+_KEEPS_BACKUPS = re.compile(r"-[A-Za-z]*[bS]|--b|--su")
+
+
+def backed_up_names(command: ShellCommand) -> Iterator[Operand]:
+    """Yield the files whose contents a copy keeps under another name before it replaces them (`ln -b`, `cp -S~`)."""
+    name = os.path.basename(command.words[0] or "") if command.words else ""
+    if name in _COPIERS and any(word and _KEEPS_BACKUPS.match(word) for word in command.words[1:]):
+        yield from copied_names(name, command)
+
+
 def copied_directories(name: str, command: ShellCommand) -> Iterator[tuple[Path, Path]]:
     """Yield the directories that are copied with everything below them, and each directory that may be their copy."""
     sources, target = _sources_and_target(name, command) if name in _TREE_COPIERS else ((), "")
@@ -573,6 +583,8 @@ def _sources_and_target(name: str, command: ShellCommand) -> tuple[list[int], st
     if target is None and len(operands) > 1:
         *operands, last = operands
         target = command.shape(last)[0]
+    elif target is None and name == "ln":
+        target = "."  # `ln FILE` makes a link of that name here
     return (operands, target) if target is not None else ([], "")
 
 

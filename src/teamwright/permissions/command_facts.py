@@ -11,7 +11,13 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from teamwright.permissions.changed_files import ChangedFiles, FileChanges, find_changed_files, find_changes
+from teamwright.permissions.changed_files import (
+    ChangedFiles,
+    FileChanges,
+    backed_up_names,
+    find_changed_files,
+    find_changes,
+)
 from teamwright.permissions.decision_context import DecisionContext
 from teamwright.permissions.git_access import named_files, shown_work_trees, unknown_operands
 from teamwright.permissions.path_verdicts import (
@@ -121,7 +127,7 @@ def _judge_operands(context: DecisionContext, command: ShellCommand) -> Iterator
     """Yield the verdicts on all words that may be files that the program reads."""
     directories = list(base_directories(command))
     forbids_all = any(rule.is_whole_tool for rule in context.rules.rules_for("Read").deny)
-    for operand in find_operands(command):
+    for operand in (*find_operands(command), *backed_up_names(command)):
         text = operand.shape[0] if len(operand.shape) == 1 else None
         path = os.path.expanduser(text or "")
         for directory in directories if text is None or not path.startswith("/") else ["/"]:

@@ -71,7 +71,7 @@ def test_what_cannot_be_sent_says_why_and_makes_nothing(tmp_path, repo):
         wrong = {
             ("send", f"bne@{TEAM}", "hi"): (2, "unknown-member"),
             ("send", "ben@Relaese Team", "hi"): (2, "unknown-team"),
-            ("send", f"../x@{TEAM}", "hi"): (2, "bad-name"),
+            ("send", f"../x@{TEAM}", "hi"): (2, "unknown-member"),
             ("send", TEAM, "hi"): (2, "usage"),
             ("send", BEN, "  "): (2, "usage"),
             ("send", BEN, "two", "words"): (2, "usage"),

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -14,6 +13,7 @@ from teamwright.external.task_watcher import TaskWatcher
 from teamwright.protocol.errors import TaskRefused, TeamRefused
 from teamwright.teams.shutdown import delete_team
 from teamwright.testing import ScriptedModel
+from teamwright.tools.caller import Caller
 from teamwright.tools.tasks.task_list import TaskListTool
 from tests.teams.crew import Holding, a_team, until
 from tests.teams.watched import Told, a_stranger
@@ -193,7 +193,7 @@ async def test_odd_json_in_a_task_file_is_told_to_the_lead_and_keeps_the_team_fr
         what = f"{path} is not a whole task: 'subject', "
         assert what in (await heard.one(Notice, member="outside")).text
         await until(team, lambda: what in inner.home.inbox(inner.directory, "team-lead").read_text())
-        listed = await TaskListTool(SimpleNamespace(tasks=inner.tasks)).run(NoInput(), cast("ToolContext", None))
+        listed = await TaskListTool(Caller("team-lead", inner)).run(NoInput(), cast("ToolContext", None))
         assert "[damaged]" in str(listed.content) and str(path) in str(listed.content)
         assert any(str(path) in line and "[damaged]" in line for line in await team.session.lead.status_lines())
         assert [task.status for task in await team.session.task_lines() if str(path) in task.subject] == ["damaged"]

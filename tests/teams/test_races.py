@@ -388,3 +388,34 @@ async def _crossing(place, yields, ends):
 
 async def inner_send(team, to, text):
     return await send_text(team, "user", to, text, "a letter")
+
+
+@pytest.mark.promise("F7")
+async def test_a_member_that_is_interrupted_while_its_mail_is_flagged_as_read_stays(tmp_path):
+    model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Ready.", "First.", "Second."]})
+    async with a_team(tmp_path, model) as team:
+        ada = await team.spawn("ada", "Wait.")
+        await until(team, team.session.team.is_quiet)
+        member = team.session.team.find_in_process("ada")
+        assert member is not None
+        flagging, go = asyncio.Event(), asyncio.Event()
+        mark_read = member.incoming.mark_read
+
+        async def slow(ids):
+            flagging.set()
+            await go.wait()
+            await mark_read(ids)
+
+        member.incoming.mark_read = slow
+        await team.send("ada", "one")
+        await within(WAIT_S, flagging.wait())
+        await until(
+            team, lambda: len(model.requests) >= 2 and member.agent.conversation.text_since(0).endswith("First.")
+        )
+        assert member.interrupt()
+        go.set()
+        await until(team, lambda: ada.state == "idle")
+        member.incoming.mark_read = mark_read
+        await team.send("ada", "two")
+        await until(team, lambda: ada.state == "idle" and len(model.requests) == 3)
+        assert member.agent.conversation.text_since(0).endswith("Second.")

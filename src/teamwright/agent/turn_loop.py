@@ -85,7 +85,8 @@ async def run_turn(
         arrived = await steering.next_input() if late_input is not None else None  # while hooks were asked
         if arrived is None:
             break
-        asked, last = 0, await _run_to_answer(agent, arrived, steering, late_input)
+        asked = 0
+        last = await _run_to_answer(agent, arrived, steering, late_input)
         end = _join(end, last)
     if end.failure is not None:
         agent.hooks.note_failure(end.failure)
@@ -152,7 +153,7 @@ class _TurnProgress(Struct):
 
 @asynccontextmanager
 async def _turn_of(agent: Agent) -> AsyncGenerator[None]:
-    """Hold the lock of the agent's turns, and make deferred changes when the turn is over."""
+    """Hold the lock of the agent's turns, and make deferred changes when the turn has ended."""
     async with agent.compaction.turn_lock:
         agent.activity.start_turn()
         try:

@@ -402,15 +402,17 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
                 news = await self.team_access.roster_note(self.name, self.known_roster)
                 more = (*self.hook_notes, *((self.agent.tags.note(news),) if news else ()))
                 message = replace(message, blocks=(*message.blocks, *more), on_delivered=note_delivered)
-            return await run_turn(self.agent, message, self, ask_hooks=self._ask_idle_hooks)
+            try:
+                return await run_turn(self.agent, message, self, ask_hooks=self._ask_idle_hooks)
+            finally:
+                if flagging is not None:
+                    await flagging
         except asyncio.CancelledError:
             if not self.interrupting or self.run_task is None or self.run_task.uncancel():
                 raise
             self.agent.conversation.interrupt()
             return TurnEnd(INTERRUPTED, self.agent.conversation.text_since(begun))
         finally:
-            if flagging is not None:
-                await flagging
             self.in_turn = self.interrupting = False
 
     async def _ask_idle_hooks(self, end: TurnEnd, asked_before: bool) -> HookOutcome:

@@ -277,7 +277,7 @@ async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was se
 
 
 def _as_recipient(team: SessionTeam, member: RosterMember) -> Recipient | None:
-    """Return the member of the roster as a recipient; None when nobody can read its mail.
+    """Return the member of the roster as a recipient; None when no one can read its mail.
 
     The lead, a live member of this process and an external member can.
     """

@@ -45,7 +45,8 @@ class Rounds:
         words = newest(body)
         if self.spends:
             return call("Glob", pattern=f"{len(body['messages'])}*")
-        for n, held in enumerate(self.held):
+        # After a kill the prompt of the next round follows what the last one left unanswered, in one message.
+        for n, held in reversed(list(enumerate(self.held))):
             if f"ann heard word {n}." in words:
                 return held
             if f"round {n}." in words:

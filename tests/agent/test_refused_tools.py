@@ -9,7 +9,7 @@ from teamwright.agent.conversation import UserMessage
 from teamwright.agent.refused_tools import MAX_TRIES
 from teamwright.agent.turn_loop import run_turn
 from teamwright.models.endpoint import Endpoint, Signing
-from teamwright.models.model import ModelCard
+from teamwright.models.model import BudgetRefusal, ModelCard
 from teamwright.models.model_pool import format_for
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.rate_limit import RateLimiter
@@ -20,7 +20,7 @@ from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Status
 from teamwright.testing.recordings import load_recording
-from tests.agent.parts import Echo, an_agent
+from tests.agent.parts import Echo, Free, an_agent
 from tests.support.waits import WAIT_S
 
 REFUSAL = load_recording(
@@ -57,7 +57,7 @@ def agent_prefix(agent):
     return build_prefix(agent.model.card, ModelSettings(), [text_block("You are Ada.")], agent.toolbox.schemas)
 
 
-async def turn(tmp_path, api, script, tools, between=lambda agent: None):
+async def turn(tmp_path, api, script, tools, between=lambda agent: None, meter=None):
     async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server:
         url = f"{server.url}/v1" if api.startswith("openai") else server.url
         endpoint = Endpoint("custom", url, "sk-test-0123456789", key_name="KEY", api=api, **WIRES[api])
@@ -67,6 +67,7 @@ async def turn(tmp_path, api, script, tools, between=lambda agent: None):
             card, endpoint, rate_limiter=RateLimiter(), settings=settings, api_format=format_for(card, endpoint)
         )
         agent, events = an_agent(tmp_path, model, tools)
+        agent.meter = meter or agent.meter
         agent.conversation.replace_prefix(agent_prefix(agent))
         ends = [await run_turn(agent, UserMessage((text_block("hello"),)))]
         between(agent)
@@ -127,6 +128,21 @@ async def test_a_refusal_for_another_reason_costs_one_try_once(tmp_path):
     assert [end.stop for end in ends] == ["failed", "failed"]
     assert not notices and len(server.bodies) == 3
     assert "schema must be an object" in ends[0].failure.sentence
+
+
+async def test_a_cap_that_is_used_up_ends_the_search(tmp_path):
+    charged = []
+
+    class Capped(Free):
+        async def charge(self, usage):
+            charged.append(usage.tokens)
+            return BudgetRefusal("money", "") if len(charged) == 3 else None
+
+    tools = [Foreign(f"tool{number}") for number in range(9)]
+    ends, notices, server = await turn(tmp_path, "openai-chat", refusing("tool6"), tools, meter=Capped())
+    assert (ends[0].stop, ends[0].limit) == ("limit", "money") and not notices
+    assert len(server.bodies) == 5, "a refused request, three tries, and the request of the second turn"
+    assert charged == sorted(charged) and charged[2] > 0, "what the tries used so far"
 
 
 async def test_without_tools_of_other_makers_nothing_is_tried(tmp_path):

@@ -103,6 +103,10 @@ class PartialAnswer:
             case _:
                 pass
 
+    def add_failed(self, usage: Usage) -> None:
+        """Add the usage of requests beside the answer that failed, or that only found out why it did."""
+        self._failed_usage += usage
+
     @property
     def seconds(self) -> float:
         """Seconds since the request."""
@@ -350,8 +354,11 @@ async def _send_without_refused_tools(
         from teamwright.agent.refused_tools import RefusedToolSearch
 
         agent.searched_refused_tools = True
-        search = RefusedToolSearch(agent)
-        for tool in await search.find():
+        search = RefusedToolSearch(agent, request, so_far)
+        found = await search.find()
+        if search.refusal is not None:
+            return search.refusal
+        for tool in found:
             agent.refused_tools.add(tool.name)
             text = f"{agent.model.card.name} refuses the schema of {tool.name} of {tool.origin}: the tool is left out"
             agent.emit(Notice(member=agent.name, text=text, level="warning"))

@@ -11,8 +11,9 @@ from contextlib import aclosing
 from typing import Any
 
 from teamwright.agent.agent import Agent
+from teamwright.agent.model_call import PartialAnswer
 from teamwright.agent.tool import AnyTool, tool_schema
-from teamwright.models.model import Failure, Prefix, Reply, Request, with_price
+from teamwright.models.model import BudgetRefusal, Failure, Prefix, Reply, Request, with_price
 from teamwright.protocol.messages import encode, text_block
 from teamwright.protocol.usage import NO_USAGE, Usage
 
@@ -29,12 +30,18 @@ _HELLO = encode({"role": "user", "content": [text_block("Hello")]})
 
 
 class RefusedToolSearch:
-    """A search among the tools of other makers that an agent's requests have. `usage` is what it has used."""
+    """A search among the tools of other makers that an agent's requests have.
 
-    def __init__(self, agent: Agent) -> None:
+    Each try is charged at once. `usage` is the sum, and `refusal` the cap that ended the search; None without one.
+    """
+
+    def __init__(self, agent: Agent, request: Request, so_far: PartialAnswer) -> None:
         self._agent = agent
+        self._request = request
+        self._so_far = so_far
         self._tries = 0
         self.usage: Usage = NO_USAGE
+        self.refusal: BudgetRefusal | None = None
 
     async def find(self) -> list[AnyTool]:
         """Return the tools that the service refuses, each alone. None are found where the tools are not the reason."""
@@ -54,8 +61,11 @@ class RefusedToolSearch:
         return found
 
     async def _is_refused(self, tools: Sequence[AnyTool]) -> bool:
-        """Return True when the service refuses a short request with these tools. After MAX_TRIES it is not asked."""
-        if self._tries == MAX_TRIES:
+        """Return True when the service refuses a short request with these tools.
+
+        After MAX_TRIES, or when a cap is used up, it is not asked.
+        """
+        if self._tries == MAX_TRIES or self.refusal is not None:
             return False
         self._tries += 1
         agent, card = self._agent, self._agent.model.card
@@ -66,14 +76,18 @@ class RefusedToolSearch:
             **dict(card.sampling),
         }
         refused = False
+        used = NO_USAGE
         async with aclosing(
             agent.model.stream(Request(Prefix.build(fields), [_HELLO], agent.name, aside=True))
         ) as parts:
             async for part in parts:
                 if isinstance(part, Reply):
                     reply = with_price(card, part)
-                    self.usage += reply.failed_usage + reply.usage
+                    used = reply.failed_usage + reply.usage
                 elif isinstance(part, Failure):
-                    self.usage += with_price(card, part).failed_usage
+                    used = with_price(card, part).failed_usage
                     refused = part.refuses_request
+        self.usage += used
+        self._so_far.add_failed(used)
+        self.refusal = await agent.meter.charge(self._so_far.usage_so_far(agent, self._request))
         return refused

@@ -7,6 +7,7 @@ import random
 import re
 import signal
 from collections import Counter
+from time import monotonic
 from types import SimpleNamespace
 
 import pytest
@@ -153,7 +154,9 @@ async def test_a_lock_that_npm_keeps_fresh_is_never_stale_however_long_it_is_hel
     assert lines(holder, 1) == ["fresh"]
     assert lock_directory(target).stat().st_mtime > first + 0.5
     later = first + locks.STALE_S + 0.5
-    monkeypatch.setattr(locks, "time", SimpleNamespace(time=lambda: later, time_ns=lambda: int(later * 1e9)))
+    monkeypatch.setattr(
+        locks, "time", SimpleNamespace(time=lambda: later, time_ns=lambda: int(later * 1e9), monotonic=monotonic)
+    )
     with pytest.raises(LockTimeout):
         async with FileLock(target, guard, wait_s=0.05).hold():
             pytest.fail("two are inside")

@@ -116,12 +116,14 @@ def test_a_job_that_ended_with_its_session_is_told_of_in_the_next_turn_and_only_
     job = ("Bash", {"command": "exec sleep 300", "run_in_background": True})
     with LoopbackModel.in_thread([Answer(tools=[job]), "It runs.", "So it is gone.", "As I said."]) as server:
         program = Program(repo, tmp_path / "home", server.url)
+        program.home.mkdir()
+        (program.home / "settings.json").write_text('{"agents": {"jobs_wait_s": 0.1}}')
         done = [
             program.run("-p", "begin", "--dangerously-skip-permissions"),
             program.run("-c", "-p", "go on"),
             program.run("-c", "-p", "and on"),
         ]
-    assert [one.returncode for one in done] == [0, 0, 0], [one.stderr for one in done]
+    assert [one.returncode for one in done] == [5, 0, 0], [one.stderr for one in done]
     told = [NOTE.findall(words_of(body)) for body in server.bodies]
     assert [len(notes) for notes in told] == [0, 0, 1, 1] and told[-1][0][1] == "stopped"
     facts = [json.loads(line) for line in (session_of(program) / "jobs.jsonl").read_text().splitlines()]

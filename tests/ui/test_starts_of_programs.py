@@ -54,7 +54,7 @@ def test_a_module_that_an_edit_put_on_the_module_path_runs_neither_in_grep_nor_i
     calls = [*written, call("Grep", pattern="hello"), call("Grep", pattern="(?=hello)")]
     member = call("Agent", name="ada", description="w", prompt="say hello", model="inherit")
     model = script(tmp_path / "script.toml", *calls, member.replace(', model = "inherit"', ""))
-    flags = ("--model", model, "--permission-mode", "acceptEdits", "--backend", "detached", "--verbose")
+    flags = ("--model", model, "--permission-mode", "bypassPermissions", "--backend", "detached", "--verbose")
     done = start(*flags, cwd=repo, home=tmp_path / "home", PYTHONPATH="src")
     assert done.returncode == 0, done.stderr
     assert (repo / "src" / "sitecustomize.py").exists() and "ada" in done.stderr

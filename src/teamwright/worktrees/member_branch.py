@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import WorktreeRefused
@@ -20,7 +20,7 @@ from teamwright.worktrees.integration import conflicting_paths
 from teamwright.worktrees.repository_git import RepositoryGit, git_error
 from teamwright.worktrees.worktree_check import require_directory, require_worktree
 from teamwright.worktrees.worktree_creation import SetupCommand
-from teamwright.worktrees.worktree_record import WorktreeRecord, finished_ref
+from teamwright.worktrees.worktree_record import WorktreeRecord, finished_ref, read_record
 from teamwright.worktrees.worktree_state import changed_files, integrated_commits
 
 MESSAGE_VARIABLE = "TEAMWRIGHT_MESSAGE"
@@ -43,6 +43,8 @@ class MemberWorktree(Struct, frozen=True):
     commits: bool = True
     trailer: str = ""
     """The last line of the message of each commit; empty for none."""
+    told_of_loss: set[str] = field(default_factory=set[str])
+    """The paths of worktrees of whose loss this process has told the member."""
     limits: CommitLimits = CommitLimits()
     """The limits of what the runtime commits."""
 
@@ -78,17 +80,27 @@ class MemberWorktree(Struct, frozen=True):
             await asyncio.to_thread(self._merge_team, last, tip)
             tip = await asyncio.to_thread(unintegrated_tip, self.git, self.record)
         if self.record.lost_files:
-            replace(self.record, lost_files=False).save()
-        if not tip and self.record.lost_files:
+            await asyncio.to_thread(self._tell_of_loss, tip)
+        if not tip:
+            return None
+        await asyncio.to_thread(self.git.read, "update-ref", finished_ref(self.record.branch), tip)
+        return TaskIntegration(IntegrationState.QUEUED, self.record.branch, tip, self.record.base)
+
+    def _tell_of_loss(self, tip: str) -> None:
+        """Raise WorktreeRefused for a completion without commits, once in each process until one has succeeded.
+
+        A kill after the refusal may come before the member reads it.
+        """
+        is_told = self.record.path in self.told_of_loss
+        self.told_of_loss.add(self.record.path)
+        if not tip and not is_told:
             raise WorktreeRefused(
                 "worktree-refused",
                 "your worktree was gone and was made again: what you had not committed is lost, and it has nothing new",
                 do=["Do the work again, then complete the task. If nothing is left to do, complete it again."],
             )
-        if not tip:
-            return None
-        await asyncio.to_thread(self.git.read, "update-ref", finished_ref(self.record.branch), tip)
-        return TaskIntegration(IntegrationState.QUEUED, self.record.branch, tip, self.record.base)
+        if (stored := read_record(self.record.file)).lost_files:
+            replace(stored, lost_files=False).save()
 
     async def _commit_files(self, task: Task, member: str) -> None:
         if not self.commits and (files := await asyncio.to_thread(has_uncommitted, self.git, self.record)):

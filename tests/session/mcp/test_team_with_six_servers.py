@@ -90,7 +90,7 @@ async def store_login(root, entry: dict) -> None:
     def show(address: str) -> None:
         pages.append(asyncio.ensure_future(asyncio.to_thread(open_page, address)))
 
-    assert await log_in(home, config, LoginRequest(timeout_s=WAIT_S), show) == 1
+    assert await log_in(home, config, LoginRequest(timeout_s=WAIT_S), show) == 2
     await asyncio.gather(*pages)
 
 

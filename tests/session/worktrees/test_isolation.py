@@ -230,3 +230,24 @@ async def test_a_worktree_that_is_gone_at_a_resume_is_made_again_and_member_and_
         lead = scripted.requests[-1].agent_name
         assert "Files of ada that were not committed are lost" in told(scripted, lead)
     assert record.tree.is_dir() or not records()
+
+
+@pytest.mark.slow_after(1)
+@pytest.mark.finding("3W12")
+async def test_a_member_is_told_once_that_its_work_is_lost_before_a_task_counts_as_completed(shop):
+    async with a_team(shop, ScriptedModel("ok")) as team:
+        await team.spawn("ada", "Wait.", isolation="worktree")
+        await until(team, team.session.team.is_quiet)
+        await team.session.stop_members("as a kill would", keep=True)
+    [record] = records()
+    shutil.rmtree(record.tree)
+    complete = ("TaskUpdate", {"taskId": "1", "status": "completed"})
+    scripted = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Looked.", complete, complete, "Done.", *["ok"] * 9]})
+    async with Team.resume("crew", model=scripted, cwd=shop) as team:
+        await until(team, team.session.team.is_quiet)
+        await team.session.team.tasks.create("ours", "", by="team-lead", owner="ada", draft=True)
+        await team.send("ada", "Complete it.")
+        await until(team, team.session.team.is_quiet)
+        assert told(scripted, "ada").count("what you had not committed is lost") == 1
+        task = await team.tasks.get("1")
+        assert task is not None and task.status == "completed"

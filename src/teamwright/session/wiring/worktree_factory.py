@@ -56,7 +56,7 @@ def make_worktrees(context: SessionContext, agent_factory: AgentFactory) -> Sess
 
 
 def make_member_worktree(
-    context: SessionContext, agent_factory: AgentFactory, record: WorktreeRecord
+    context: SessionContext, agent_factory: AgentFactory, record: WorktreeRecord, told_of_loss: set[str]
 ) -> MemberWorktree:
     """Return the worktree of one member. Raises CannotStart when its repository is gone."""
     settings = context.settings.worktrees
@@ -68,6 +68,7 @@ def make_member_worktree(
         commit,
         commits=settings.uncommitted == "commit",
         trailer=context.settings.git_trailer,
+        told_of_loss=told_of_loss,
         limits=CommitLimits(settings.max_file_mb * MEGABYTE, settings.max_commit_mb * MEGABYTE),
     )
 

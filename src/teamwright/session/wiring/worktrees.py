@@ -47,6 +47,7 @@ class TeamWorktrees:
         self._commits = commits
         self._reported = set[str]()
         """Sentences about changed worktrees of which the lead and the person know."""
+        self._told_of_loss = set[str]()
 
     async def save(self, task: Task, by: str) -> TaskIntegration | None:
         name = task.owner or by
@@ -132,7 +133,7 @@ class TeamWorktrees:
         try:
             if self._commits is not None:
                 await self._commits.receive()
-            yield make_member_worktree(self._context, self._agent_factory, record)
+            yield make_member_worktree(self._context, self._agent_factory, record, self._told_of_loss)
         finally:
             lease.release()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.config.agent_types import definition_sources
-from teamwright.config.executed_files import git_doubt, hook_digest, hook_files
+from teamwright.config.executed_file_digests import git_doubt, hook_digest, hook_files
 from teamwright.config.files_executed_by_settings import files_run_by, find_further_programs, programs_outside
 from teamwright.config.plugins import plugin_at
 from teamwright.config.settings.settings import SettingFlags

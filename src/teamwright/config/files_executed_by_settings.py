@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.config.agent_types import DefinitionSources
-from teamwright.config.executed_files import (
+from teamwright.config.executed_file_digests import (
     bind_hook,
     git_code_files,
     hook_files,

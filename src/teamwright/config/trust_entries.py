@@ -18,7 +18,14 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from teamwright.config.agent_types import FoundDefinition, repository_directories
-from teamwright.config.executed_files import git_files, hook_files, line_files, run_digests, server_files, skill_files
+from teamwright.config.executed_file_digests import (
+    git_files,
+    hook_files,
+    line_files,
+    run_digests,
+    server_files,
+    skill_files,
+)
 from teamwright.config.project_mcp_file import FILE as SERVERS_FILE
 from teamwright.config.project_mcp_file import SERVERS, describe_server, project_servers
 from teamwright.config.settings.files import SettingsLayer, SettingsOrigin, is_user_only_variable, read_layer

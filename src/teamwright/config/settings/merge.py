@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from teamwright.config.executed_files import bind_hook, hook_files
+from teamwright.config.executed_file_digests import bind_hook, hook_files
 from teamwright.config.files_executed_by_settings import NOTHING_FURTHER, FurtherPrograms, files_run_by
 from teamwright.config.mcp_settings import KEYS as SERVER_KEYS
 from teamwright.config.mcp_settings import McpSettingsReader

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from teamwright.approvals.request_queue import Answerer
-from teamwright.config.executed_files import git_doubt, hook_digest, hook_files
+from teamwright.config.executed_file_digests import git_doubt, hook_digest, hook_files
 from teamwright.config.files_executed_by_settings import bind_all
 from teamwright.config.plugins import DATA, plugin_hooks
 from teamwright.git.repository import work_tree

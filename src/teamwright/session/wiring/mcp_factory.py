@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from teamwright.agent.agent_type import AgentType
 from teamwright.config.agent_types import PLUGIN
-from teamwright.config.executed_files import is_of_repository
+from teamwright.config.executed_file_digests import is_of_repository
 from teamwright.config.mcp_settings import PROJECT_DIRECTORY, configured_servers, reading_of
 from teamwright.config.plugins import Plugin, plugin_variables
 from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_servers

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from teamwright import __version__
-from teamwright.config.executed_files import git_doubt, is_of_repository, line_files, run_digests
+from teamwright.config.executed_file_digests import git_doubt, is_of_repository, line_files, run_digests
 from teamwright.processes.commands import ProcessCommand, ProcessOutput, run_command
 from teamwright.processes.program_environment import own_variables
 from teamwright.protocol.events import Compacted, ModeChanged, ModelCallEnded, ModelChanged, TeamEvent, TurnEnded

@@ -390,7 +390,6 @@ async def inner_send(team, to, text):
     return await send_text(team, "user", to, text, "a letter")
 
 
-@pytest.mark.promise("F7")
 async def test_a_member_that_is_interrupted_while_its_mail_is_flagged_as_read_stays(tmp_path):
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Ready.", "First.", "Second."]})
     async with a_team(tmp_path, model) as team:

@@ -353,8 +353,12 @@ async def _send_without_refused_tools(
     if not agent.searched_refused_tools:
         from teamwright.agent.refused_tools import RefusedToolSearch
 
+        async def charge(used: Usage) -> BudgetRefusal | None:
+            so_far.add_failed(used)
+            return await agent.meter.charge(so_far.usage_so_far(agent, request))
+
         agent.searched_refused_tools = True
-        search = RefusedToolSearch(agent, request, so_far)
+        search = RefusedToolSearch(agent, charge)
         found = await search.find()
         if search.refusal is not None:
             return search.refusal

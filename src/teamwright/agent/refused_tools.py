@@ -6,12 +6,11 @@ error names no tool. Each try is a short request with a few tools and one word.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.model_call import PartialAnswer
 from teamwright.agent.tool import AnyTool, tool_schema
 from teamwright.models.model import BudgetRefusal, Failure, Prefix, Reply, Request, with_price
 from teamwright.protocol.messages import encode, text_block
@@ -32,13 +31,13 @@ _HELLO = encode({"role": "user", "content": [text_block("Hello")]})
 class RefusedToolSearch:
     """A search among the tools of other makers that an agent's requests have.
 
-    Each try is charged at once. `usage` is the sum, and `refusal` the cap that ended the search; None without one.
+    `charge` takes the usage of each try at once and returns the cap that it used up. `usage` is the sum, and `refusal`
+    the cap that ended the search; None without one.
     """
 
-    def __init__(self, agent: Agent, request: Request, so_far: PartialAnswer) -> None:
+    def __init__(self, agent: Agent, charge: Callable[[Usage], Awaitable[BudgetRefusal | None]]) -> None:
         self._agent = agent
-        self._request = request
-        self._so_far = so_far
+        self._charge = charge
         self._tries = 0
         self.usage: Usage = NO_USAGE
         self.refusal: BudgetRefusal | None = None
@@ -88,6 +87,5 @@ class RefusedToolSearch:
                     used = with_price(card, part).failed_usage
                     refused = part.refuses_request
         self.usage += used
-        self._so_far.add_failed(used)
-        self.refusal = await agent.meter.charge(self._so_far.usage_so_far(agent, self._request))
+        self.refusal = await self._charge(used)
         return refused

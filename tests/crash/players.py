@@ -81,8 +81,8 @@ class Made:
 
     @property
     def cut_off(self) -> bool:
-        """Whether a signal ended it: it may have had its effect or not."""
-        return bool(self.failed) and "interrupted before it ended" in self.text
+        """Whether a signal ended it, or came before it: it may have had its effect or not."""
+        return bool(self.failed) and ("interrupted before it ended" in self.text or "before this call ran" in self.text)
 
 
 @lru_cache(maxsize=8192)

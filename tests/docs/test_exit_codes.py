@@ -13,6 +13,7 @@ import pytest
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Stall, Status
 from tests.docs.pages import ROOT
+from tests.support.model_requests import teammate_of
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program
 
@@ -59,8 +60,8 @@ def with_members(*answers: Status | str, flags: tuple[str, ...] = ()) -> Callabl
     starts = [("Agent", {"description": "start", "prompt": "Go.", "name": name}) for name in by_name]
 
     def play(body: dict) -> Answer | Status | str:
-        if member := re.search(r"# You are (\w+), a teammate", json.dumps(body["system"])):
-            return by_name[member[1]]
+        if member := teammate_of(body):
+            return by_name[member]
         if "TeamCreate" not in json.dumps(body["messages"]):
             return Answer(tools=[("TeamCreate", {"team_name": "crew", "description": "d"})])
         if '"Agent"' not in json.dumps(body["messages"]):

@@ -4,7 +4,6 @@
 that the step before must have printed.
 """
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from tests.docs.pages import Block, blocks
 from tests.docs.places import environment
+from tests.support.model_requests import teammate_of
 from tests.support.waits import WAIT_S
 
 TUTORIALS = sorted({block.page for block in blocks() if block.remark("step") == ""})
@@ -22,8 +22,8 @@ TUTORIALS = sorted({block.page for block in blocks() if block.remark("step") == 
 
 def lead_a_team(body: dict) -> Answer | str:
     """Answer as a lead that starts one teammate and reports what the teammate said."""
-    system, messages = str(body.get("system", "")), str(body.get("messages", ""))
-    if re.search(r"# You are \w+, a teammate", system):
+    messages = str(body.get("messages", ""))
+    if teammate_of(body):
         return "The oldest file is flags.md."
     if "The oldest file is" in messages:
         return "The oldest file is flags.md, says reader."

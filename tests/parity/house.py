@@ -22,6 +22,7 @@ from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.usage import Usage
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
+from tests.support.model_requests import is_session_note
 from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, KEY, told_results
 from tests.ui.subagents.play import first_words
@@ -159,7 +160,7 @@ class House:
     def said_to(self, name: str) -> str:
         """All that this agent was told, in its newest request."""
         blocks = [b for m in self.parts.of(name)[-1]["messages"] if m["role"] == "user" for b in m["content"]]
-        return "\n".join(b["text"] for b in blocks if b["type"] == "text")
+        return "\n".join(b["text"] for b in blocks if b["type"] == "text" and not is_session_note(b["text"]))
 
     def closed(self) -> list[tuple[str, str, str]]:
         return [(e.member, e.verdict, e.by) for e in self.events if isinstance(e, RequestClosed)]

@@ -49,7 +49,7 @@ async def test_a_kind_with_a_memory_reads_it_at_birth_and_writes_it_unasked(tmp_
         await crew.spawn("ann", agent_type="keeper")
         body = await crew.asked("ann", 3)
         await crew.quiet()
-    assert "The whale is white." in json.dumps(body["system"])
+    assert "The whale is white." in json.dumps(body["messages"][0])
     assert memory.read_text() == "The whale was white.\n"
     assert not crew.requests
 

@@ -23,6 +23,7 @@ from teamwright.protocol.members import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.usage import Usage
 from teamwright.session.session import Session
+from tests.support.model_requests import is_session_note
 from tests.support.waits import WAIT_S
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +76,8 @@ def newest(request: Request) -> str:
     """What the newest message of a request says, tool results included."""
     content = json.loads(request.items[-1])["content"]
     parts = [b["content"] if b["type"] == "tool_result" else b.get("text", "") for b in content]
-    return "\n".join(part if isinstance(part, str) else message_text(part) for part in parts)
+    texts = (part if isinstance(part, str) else message_text(part) for part in parts)
+    return "\n".join(text for text in texts if not is_session_note(text))
 
 
 def a_team(root: Path, model: Plays, **more: Any) -> Team:

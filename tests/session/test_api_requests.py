@@ -303,4 +303,4 @@ async def test_only_where_somebody_may_answer_is_the_lead_not_told_that_nobody_i
         model = ScriptedModel("ok")
         async with a_team(tmp_path, model, on_request=on_request) as team:
             await team.run("Go.")
-        assert (b"No user is present" in model.requests[0].prefix.head) is alone
+        assert (b"No user is present" in model.requests[0].items[0]) is alone

@@ -9,7 +9,7 @@ import pytest
 from teamwright.agent.agent_type import LEAD_ONLY, find_agent_type, load_prompt
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.plan_mode import PlanMode
-from teamwright.agent.prompt import PromptEnvironment, SessionPart, lead_prompt, subagent_prompt, teammate_prompt
+from teamwright.agent.prompt import lead_prompt, subagent_prompt, teammate_prompt
 from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.agent.tool import AnyTool, tool_schema
 from teamwright.config.mcp_settings import McpSettings
@@ -31,8 +31,6 @@ from teamwright.tools.caller import Caller
 from teamwright.tools.shell.bash import proves_nothing
 from teamwright.tools.shell.bash_settings import BashSettings
 
-PLACE = PromptEnvironment(Path("/home/somebody/projects/a-repository"), (), "main", "linux")
-SESSION = SessionPart(PLACE, "0123456789abcdef", ())
 MOST = 5_500
 """Tokens, at four bytes a token."""
 
@@ -90,10 +88,10 @@ def told(system: list[Block], tools: list[AnyTool]) -> int:
 def test_an_agent_knows_all_it_needs_in_few_tokens(team):
     kind = find_agent_type("general-purpose")
     sizes = {
-        "lead": told(lead_prompt(True, SESSION), tools_of(LEAD, team)),
-        "teammate": told(teammate_prompt("scout", "release-review", kind, SESSION), tools_of("scout", team)),
+        "lead": told(lead_prompt(True), tools_of(LEAD, team)),
+        "teammate": told(teammate_prompt(kind), tools_of("scout", team)),
         "sub-agent": told(
-            subagent_prompt(kind, SESSION),
+            subagent_prompt(kind),
             [
                 *toolset().subagent_tools("a1", None, ()),
                 *toolset().plan_tools("a1", plan_mode(), Nobody()),

@@ -43,6 +43,7 @@ async def test_where_nothing_is_different_no_prefix_begins(tmp_path):
         assert (made.changed, made.members, made.later) == ((), (), ())
         await team.run("Again.")
         assert digest(team) == before
+        assert b"".join(model.requests[-1].items).count(b"# This session") == 1
         assert b'"type":"prefix"' not in team.session.lead.agent.conversation.path.read_bytes()
 
 
@@ -66,7 +67,7 @@ async def test_instructions_skills_and_kinds_are_told_anew_to_everybody(tmp_path
         request = next(
             one for one in reversed(model.requests) if one.agent_name == "team-lead" or one.agent_name == "lead"
         )
-        assert "Whisper." in head(request)
+        assert b"Whisper." in request.items[-1] and b"This replaces the notice" in request.items[-1]
         assert "notes: Writes notes" in head(request)
         assert "whale: Sings." in head(request)
         assert b"One." in b"".join(request.items)
@@ -74,7 +75,7 @@ async def test_instructions_skills_and_kinds_are_told_anew_to_everybody(tmp_path
         (home / "skills/notes/SKILL.md").unlink()
         made = await team.reload()
         assert made.changed == (f"instructions: ~ {work / 'AGENTS.md'}", "skills: - notes")
-        assert "Shout." in team.session.lead.agent.conversation.prefix.head.decode()
+        assert "Shout." in team.session.lead.agent.session_note()
 
 
 @pytest.mark.promise("H4", "P6")

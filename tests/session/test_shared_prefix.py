@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from teamwright.api.team import Team
 from teamwright.models.model import ModelCard, price_usage
 from teamwright.models.stream import AnswerAssembly
 from teamwright.testing.model_server import LoopbackModel
+from teamwright.testing.model_server_replies import Answer
+from tests.support.model_requests import teammate_of
 from tests.support.waits import WAIT_S
 
 HOUR = {"type": "ephemeral", "ttl": "1h"}
@@ -18,9 +21,8 @@ FIVE_MINUTES = {"type": "ephemeral"}
 
 
 def who(body: dict[str, Any]) -> str:
-    """The agent whose request it is, by the last block of its system prompt."""
-    text = body["system"][-1]["text"]
-    return next((name for name in ("ada", "ben") if f"# You are {name}," in text), "lead")
+    """The agent whose request it is."""
+    return teammate_of(body) or "lead"
 
 
 def marks(body: dict[str, Any]) -> list[dict[str, str]]:
@@ -56,7 +58,7 @@ async def test_lead_and_teammates_share_a_cached_prefix_and_a_lead_that_waits_is
     assert json.dumps(lead["tools"][:shared]) == json.dumps(ada["tools"]) == json.dumps(ben["tools"])
     assert {tool["name"] for tool in lead["tools"][shared:]} == LEAD_ONLY
     assert json.dumps(lead["system"][0]) == json.dumps(ada["system"][0]) == json.dumps(ben["system"][0])
-    assert "Use tabs." in ada["system"][0]["text"] and "ada" not in ada["system"][0]["text"]
+    assert "Use tabs." in ada["messages"][0]["content"][0]["text"]
     assert "cache_control" in ada["tools"][-1] and "cache_control" in ada["system"][0]
     assert set(map(json.dumps, marks(lead) + marks(ada) + marks(ben))) == {json.dumps(FIVE_MINUTES)}
     waiting = bodies["lead"][1:]
@@ -64,6 +66,41 @@ async def test_lead_and_teammates_share_a_cached_prefix_and_a_lead_that_waits_is
     assert all(2 <= len(marks(body)) <= 4 for body in requests), "a service takes four breakpoints"
     of_lead = [head for head, body in zip(heads, requests, strict=True) if who(body) == "lead"]
     assert len(set(of_lead[1:])) == 1 and of_lead[0] == of_lead[1].replace(b',"ttl":"1h"', b""), "to the byte"
+
+
+async def heads_of_a_session(place: Path, instructions: str, team_name: str) -> dict[str, set[bytes]]:
+    """The bytes before the messages of all requests of a session, by the agent that sent them."""
+    work = place / "work"
+    work.mkdir(parents=True)
+    (work / "AGENTS.md").write_text(instructions)
+    sub = Answer("", [("Agent", {"description": "look", "prompt": "Find it.", "subagent_type": "Explore"})])
+
+    def play(body: dict[str, Any]) -> Answer | str:
+        begins = len(body["messages"]) == 1 and "two to four teammates" in json.dumps(body["system"])
+        return sub if begins else "Ok."
+
+    async with LoopbackModel(play) as server:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("ANTHROPIC_BASE_URL", server.url)
+            patch.setenv("ANTHROPIC_API_KEY", "sk-test")
+            async with Team(team_name, cwd=work, home=place / "home", model="sonnet") as team:
+                for name in ("ada", "ben"):
+                    await team.spawn(name, f"You are {name}: wait.")
+                await asyncio.wait_for(team.run("Begin."), WAIT_S)
+        found: dict[str, set[bytes]] = {}
+        for request in server.requests:
+            name = "Explore" if "You find things in code" in json.dumps(request.json["system"]) else who(request.json)
+            found.setdefault(name, set()).add(request.body.partition(b',"messages":')[0])
+    return found
+
+
+@pytest.mark.finding("R3")
+async def test_all_agents_of_a_type_send_the_same_bytes_before_their_messages_in_every_session(tmp_path):
+    one = await heads_of_a_session(tmp_path / "one", "Use tabs.", "crew")
+    other = await heads_of_a_session(tmp_path / "other", "Use four blanks.", "band")
+    assert set(one) == {"lead", "ada", "ben", "Explore"}
+    assert one == other and all(len(heads) == 1 for heads in one.values())
+    assert one["ada"] == one["ben"]
 
 
 @pytest.mark.finding("T20")

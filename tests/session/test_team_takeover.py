@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from teamwright import Team
 from teamwright.agent.background_jobs import Job, JobJournal
+from teamwright.agent.prompt import restated_session_note
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.paths import Home, find_home
 from teamwright.team_records.team_state import TeamStateFile, read_team_file
@@ -88,7 +89,7 @@ async def test_a_team_that_cannot_be_taken_up_to_the_end_leaves_nobody_running_a
 
 
 @pytest.mark.finding("P15")
-async def test_a_member_of_an_adopted_team_keeps_the_key_that_its_prompt_names(tmp_path, home):
+async def test_a_member_of_an_adopted_team_keeps_the_key_of_its_session_note(tmp_path, home):
     session = await leave_with_ada(tmp_path)
     journal = JobJournal(session)
     journal.record_start(Job("b000001", "ada", "", session / "out", 0, 0, "the long build"))
@@ -96,9 +97,9 @@ async def test_a_member_of_an_adopted_team_keeps_the_key_that_its_prompt_names(t
     async with adopted(tmp_path, model) as team:
         await until(team, lambda: team.session.team.members["ada"].turns == 1)
         ada, lead = team.session.team.find_in_process("ada").agent, team.session.lead.agent
-        fresh = ada.compaction.make_prefix(ada)
+        [fresh] = restated_session_note(ada)
     hers, leads = ada.tags.key, lead.tags.key
     assert hers and leads and hers != leads
-    for head in (model.requests[-1].prefix.head, fresh.head):
-        assert hers.encode() in head and leads.encode() not in head
+    assert f'key="{hers}">\n# This session\n' in fresh["text"] and leads not in fresh["text"]
+    assert f'key=\\"{hers}\\">\\n# This session\\n' in model.requests[-1].items[0].decode()
     assert f'<task-notification key=\\"{hers}\\">' in told(model, "ada") and leads not in told(model, "ada")

@@ -8,6 +8,7 @@ from teamwright import Team
 from teamwright.models.model import Request
 from teamwright.protocol.messages import message_text
 from teamwright.testing import ScriptedModel
+from tests.support.model_requests import is_session_note
 from tests.support.waits import WAIT_S
 
 
@@ -15,7 +16,8 @@ def newest(request: Request) -> str:
     """What the newest message of a request says, tool results included."""
     content = json.loads(request.items[-1])["content"]
     parts = [b["content"] if b["type"] == "tool_result" else b.get("text", "") for b in content]
-    return "\n".join(p if isinstance(p, str) else message_text(p) for p in parts)
+    texts = (p if isinstance(p, str) else message_text(p) for p in parts)
+    return "\n".join(text for text in texts if not is_session_note(text))
 
 
 def told(model: ScriptedModel, name: str) -> str:

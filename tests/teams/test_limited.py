@@ -17,6 +17,7 @@ from teamwright.teams.local_teammate import MAX_TRIES
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Status
 from teamwright.views.status import status_views
+from tests.support.model_requests import teammate_of
 from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("F60", "P6")
@@ -25,9 +26,7 @@ MEMBERS = [f"m{number:02}" for number in range(12)]
 
 
 def who(body):
-    system = "".join(block["text"] for block in body["system"])
-    found = re.search(r"# You are (\w+), a teammate", system)
-    return found[1] if found else "lead"
+    return teammate_of(body) or "lead"
 
 
 def answered_calls(body):

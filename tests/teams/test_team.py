@@ -12,6 +12,7 @@ from teamwright.protocol.messages import message_text
 from teamwright.storage.file_watcher import Watcher
 from teamwright.testing import ScriptedModel
 from tests.support.leftovers import running_in
+from tests.support.model_requests import is_session_note
 from tests.support.notices import notices, request_ids
 from tests.support.waits import WAIT_S
 
@@ -19,7 +20,8 @@ from tests.support.waits import WAIT_S
 def newest(request) -> str:
     content = json.loads(request.items[-1])["content"]
     parts = [b["content"] if b["type"] == "tool_result" else b.get("text", "") for b in content]
-    return "\n".join(p if isinstance(p, str) else message_text(p) for p in parts)
+    texts = (p if isinstance(p, str) else message_text(p) for p in parts)
+    return "\n".join(text for text in texts if not is_session_note(text))
 
 
 def everything_told(model: ScriptedModel, name: str) -> str:
@@ -447,10 +449,8 @@ async def test_a_teammate_knows_its_id_who_is_in_the_team_and_who_joins_and_leav
         bob = await team.spawn("bob", "Look for slow tests.", agent_type="Explore")
         ada = await team.spawn("ada", "Wait.")
         await until(team, lambda: ada.state == bob.state == "idle")
-        system = json.loads(b"{" + next(r for r in model.requests if r.agent_name == "ada").prefix.head + b"}")[
-            "system"
-        ]
-        assert "your id is ada@crew" in message_text(system)
+        first = next(r for r in model.requests if r.agent_name == "ada").items[0].decode()
+        assert "# You are ada, a teammate\\nYour id is ada@crew" in first
         first = everything_told(model, "ada")
         assert "- bob (Explore): Look for slow tests." in first
         cy = await team.spawn("cy", "Wait.")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import preloaded
+from tests.support.model_requests import is_session_note
 from tests.support.preloaded import COMMAND
 from tests.support.waits import WAIT_S
 
@@ -81,9 +82,9 @@ def told_results(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def words_of(body: dict[str, Any]) -> str:
-    """Everything that the user's side of a request says in plain text."""
+    """Everything that the user's side of a request says in plain text, without the session note."""
     blocks = [b for m in body["messages"] if m["role"] == "user" for b in m["content"]]
-    return "\n".join(b["text"] for b in blocks if b["type"] == "text")
+    return "\n".join(b["text"] for b in blocks if b["type"] == "text" and not is_session_note(b["text"]))
 
 
 def error_of(done: subprocess.CompletedProcess[str]) -> tuple[str, list[str]]:

@@ -26,6 +26,7 @@ from teamwright.team_records.team_state import LeadLease
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from teamwright.ui.cli.main import main
+from tests.support.model_requests import teammate_of
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program, error_of, told_results
 from tests.ui.test_cli import write_session
@@ -375,7 +376,7 @@ def with_a_member(*calls: tuple[str, dict], then: str = "TaskUpdate"):
     """A lead that spawns ada without making a team, does the calls, and ends."""
 
     def play(body: dict) -> Answer | str:
-        if "# You are ada" in str(body["system"]):
+        if teammate_of(body) == "ada":
             return "Ada is done."
         made = sum(block["type"] == "tool_use" for m in body["messages"] for block in m["content"])
         agent = ("Agent", {"description": "start", "prompt": "Help.", "name": "ada"})

@@ -46,7 +46,7 @@ def test_a_command_is_told_with_arguments_output_and_files(repo, mine):
     put(mine / "commands" / "review.md", REVIEW)
     done, bodies = run(repo, mine, "-p", "/review topic now", stdin="from a pipe\n")
     assert (done.returncode, done.stdout) == (0, "Hello.\n"), done.stderr
-    blocks = [block["text"] for block in bodies[0]["messages"][0]["content"]]
+    _, *blocks = [block["text"] for block in bodies[0]["messages"][0]["content"]]
     assert blocks[0] == "from a pipe"
     assert blocks[1] == "Review topic (topic now).\nseen-topic\nRules: @main.py and @/etc/hostname"
     assert "print('hello')" in blocks[2]
@@ -355,11 +355,10 @@ def test_a_kind_with_memory_is_told_it_and_writes_it_without_a_question_and_nobo
 
     done, bodies = run(repo, mine, "-p", "hi", answers=play)
     assert done.returncode == 0, done.stderr
-    system = [json.dumps(body["system"]) for body in bodies]
-    [theirs] = {text for text, body in zip(system, bodies, strict=True) if words_of(body).startswith("Go.")}
-    assert "The tests take long." in theirs
-    assert "Read the log of" in theirs
-    assert "The tests take long." not in system[0]
+    theirs = [body for body in bodies if words_of(body).startswith("Go.")]
+    assert {json.dumps(body["messages"][0]).count("The tests take long.") for body in theirs} == {1}
+    assert {json.dumps(body["system"]).count("Read the log of") for body in theirs} == {1}
+    assert "The tests take long." not in json.dumps(bodies[0])
     assert kept.with_name("more.md").read_text() == "a fact"
     assert not (mine / "settings.json").exists()
     results = told_results(next(body for body in reversed(bodies) if words_of(body).startswith("Go.")))

@@ -8,6 +8,7 @@ import pytest
 from teamwright.agent.compaction_texts import DIRECTIVE
 from teamwright.testing import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Stall
+from tests.support.model_requests import newest_text
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program
 from tests.ui.terminal_driver import CTRL_D
@@ -18,7 +19,7 @@ WINDOW = 30_000
 
 
 def last_text(body: dict) -> str:
-    return "\n".join(block.get("text", "") for block in body["messages"][-1]["content"])
+    return newest_text(body)
 
 
 def is_summary(body: dict) -> bool:

@@ -8,15 +8,14 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, ErrorEvent
+from tests.support.model_requests import teammate_of
 from tests.ui.program import Program, error_of, told_results
 
 PRICE = {"anthropic/claude-priced": {"usd_in": 3.0, "usd_out": 15.0}}
 
 
 def who(body: dict) -> str:
-    system = str(body["system"])
-    found = re.search(r"# You are (\w+)", system)
-    return found[1] if found else "lead" if "Agent" in {tool["name"] for tool in body["tools"]} else "sub"
+    return teammate_of(body) or "lead" if "Agent" in {tool["name"] for tool in body["tools"]} else "sub"
 
 
 def players(body: dict) -> Answer:

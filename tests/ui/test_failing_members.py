@@ -1,12 +1,12 @@
 """Runs whose members or sub-agents fail: the exit code, the sums, and the advice."""
 
 import json
-import re
 
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Status
+from tests.support.model_requests import teammate_of
 from tests.ui.program import Program
 
 START = {"description": "help", "subagent_type": "general-purpose", "prompt": "Help with it."}
@@ -17,7 +17,7 @@ def played(tmp_path, repo, helper, *calls, agents=""):
 
     def script(body):
         text = json.dumps(body)
-        helps = re.search(r"# You are \w+, a teammate", text) or "Help with it." in text[-9000:]
+        helps = teammate_of(body) or "Help with it." in text[-9000:]
         if helps and '"name": "Agent"' not in json.dumps(body["messages"]):
             return helper
         done = json.dumps(body["messages"]).count('"tool_result"')

@@ -9,6 +9,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
+from tests.support.model_requests import teammate_of
 from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, Program, error_of, told_results, words_of
 
@@ -57,9 +58,9 @@ def test_files_that_a_prompt_names_are_attached_and_what_was_piped_attaches_noth
     done = served.run("-p", "look at @main.py.", stdin="a log line with @secret.txt\n")
     assert done.returncode == 0
     blocks = served.server.bodies[0]["messages"][0]["content"]
-    assert len(blocks) == 2
-    assert "print('hello')" in blocks[1]["text"]
-    assert 'path="main.py"' in blocks[1]["text"]
+    assert len(blocks) == 3
+    assert "print('hello')" in blocks[2]["text"]
+    assert 'path="main.py"' in blocks[2]["text"]
     assert "not to be sent" not in json.dumps(served.server.bodies)
 
 
@@ -394,7 +395,7 @@ def test_the_variable_stands_above_the_setting_and_a_wrong_value_is_an_error(ser
 @pytest.mark.slow
 def test_the_fixed_part_of_a_request_is_small(tmp_path, repo, capsys):
     def players(body: dict) -> Answer:
-        if "# You are ada" in str(body["system"]):
+        if teammate_of(body) == "ada":
             return Answer("I am here.")
         spawn = ("Agent", {"description": "x", "prompt": "say hello", "name": "ada"})
         return Answer("Done.") if told_results(body) else Answer(tools=[spawn])
@@ -403,7 +404,7 @@ def test_the_fixed_part_of_a_request_is_small(tmp_path, repo, capsys):
         Program(repo, tmp_path / "home", server.url).run("-p", "hi")
     sizes = {}
     for body in server.bodies:
-        who = "teammate" if "# You are ada" in str(body["system"]) else "lead"
+        who = "teammate" if teammate_of(body) == "ada" else "lead"
         fixed = {key: body[key] for key in ("system", "tools")}
         sizes[who] = len(json.dumps(fixed, ensure_ascii=False).encode()) // 4
     with capsys.disabled():
@@ -431,7 +432,7 @@ def test_nobody_else_can_read_what_is_kept_whatever_the_umask(tmp_path, repo, um
     ]
 
     def players(body: dict) -> Answer:
-        if "# You are ada" in str(body["system"]):
+        if teammate_of(body) == "ada":
             return Answer("I am here.")
         return Answer("Done.") if len(told_results(body)) > 3 else Answer(tools=[calls[0], spawn, *calls[1:]])
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from teamwright.processes.process_records import RECORDS_DIRECTORY
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from tests.session.hook_log import HookLog, unbalanced
+from tests.support.model_requests import teammate_of
 from tests.support.waits import WAIT_S
 from tests.ui.conftest import GIT
 from tests.ui.program import Mark, Program, error_of, told_results
@@ -271,8 +271,7 @@ class Players:
         self.held = True
 
     def __call__(self, body: dict) -> Answer:
-        system = "".join(block["text"] for block in body["system"])
-        name = found[1] if (found := re.search(r"# You are (\w+), a teammate", system)) else ""
+        name = teammate_of(body)
         tools = {tool["name"] for tool in body.get("tools", ())}
         calls = len([m for m in body["messages"] if m["role"] == "assistant"])
         if name == "ada":

@@ -186,7 +186,7 @@ def test_instructions_and_narrowing_hold_before_anybody_trusts(tmp_path, repo, h
     with LoopbackModel.in_thread([Answer(tools=calls), "Done."]) as server:
         done = Program(repo, tmp_path / "home", server.url).run("-p", "hi")
     assert done.returncode == 0
-    assert "Use tabs, says the project." in json.dumps(server.bodies[0]["system"])
+    assert "Use tabs, says the project." in json.dumps(server.bodies[0]["messages"])
     assert [r.get("is_error", False) for r in told_results(server.bodies[1])] == [True, False, True]
     assert "not trusted" not in done.stderr, "nothing waits for a person"
 
@@ -204,10 +204,10 @@ def test_instructions_lead_nowhere_outside_before_anybody_trusts(tmp_path, repo,
     for flags, seen in (((), False), (("--trust",), True)):
         with LoopbackModel.in_thread() as server:
             Program(repo, tmp_path / "home", server.url).run("-p", "hi", *flags)
-        system = json.dumps(server.bodies[0]["system"])
-        assert "this lies inside" in system
-        assert ("a secret outside" in system) == seen
-        assert ("a secret at home" in system) == seen
+        first = json.dumps(server.bodies[0]["messages"][0])
+        assert "this lies inside" in first
+        assert ("a secret outside" in first) == seen
+        assert ("a secret at home" in first) == seen
 
 
 @pytest.mark.promise("K1", "G2")

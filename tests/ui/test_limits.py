@@ -7,6 +7,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
+from tests.support.model_requests import teammate_of
 from tests.ui.program import KEY, Program, error_of, told_results, words_of
 
 PRICE = {"anthropic/claude-priced": {"usd_in": 1000.0, "usd_out": 1000.0}}
@@ -58,7 +59,7 @@ def test_a_cap_ends_the_run_with_its_name_and_the_way_on(tmp_path, repo, flags, 
 @pytest.mark.slow
 def test_a_cap_is_the_whole_teams_and_the_members_work_counts(tmp_path, repo):
     def players(body: dict) -> Answer:
-        if "# You are ada" in str(body["system"]):
+        if teammate_of(body) == "ada":
             return without_end(body)
         return Answer("I wait.") if told_results(body) else Answer(tools=[spawn])
 
@@ -82,7 +83,7 @@ def test_the_number_of_agents_is_capped_and_the_lead_is_told(tmp_path, repo):
     spawns = [("Agent", {"description": "x", "prompt": "work", "name": f"m{n}"}) for n in range(4)]
 
     def players(body: dict) -> Answer:
-        if "# You are m" in str(body["system"]):
+        if teammate_of(body).startswith("m"):
             return Answer("Here.")
         return Answer("Done.") if told_results(body) else Answer(tools=spawns)
 
@@ -91,7 +92,7 @@ def test_the_number_of_agents_is_capped_and_the_lead_is_told(tmp_path, repo):
         program.settings(limits={"members": 2})
         done = program.run("-p", "hi")
     assert done.returncode == 0, done.stderr
-    lead = [body for body in server.bodies if "# You are m" not in str(body["system"])]
+    lead = [body for body in server.bodies if not teammate_of(body)]
     outcomes = [r.get("is_error", False) for r in told_results(lead[1])]
     assert sorted(outcomes) == [False, False, True, True]
 
@@ -122,7 +123,7 @@ def test_an_unknown_price_is_called_unknown_and_never_nothing(tmp_path, repo):
 @pytest.mark.slow
 def test_the_report_holds_the_answer_its_receipts_the_team_and_the_way_on(tmp_path, repo):
     def players(body: dict) -> Answer:
-        if "# You are ada" in str(body["system"]):
+        if teammate_of(body) == "ada":
             done = told_results(body)
             return Answer("Counted.") if done else Answer(tools=[("Bash", {"command": "wc -l < main.py"})])
         results = told_results(body)

@@ -12,6 +12,7 @@ import pytest
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from tests.support import preloaded
+from tests.support.model_requests import is_session_note, teammate_of
 from tests.support.notices import notices, request_ids
 from tests.support.waits import WAIT_S
 
@@ -21,14 +22,11 @@ FINAL = "FINAL: six tasks done by three members."
 
 
 def who(body: dict) -> str:
-    system = "".join(block["text"] for block in body["system"])
-    found = re.search(r"# You are (\w+), a teammate", system)
-    return found[1] if found else "team-lead"
+    return teammate_of(body) or "team-lead"
 
 
 def texts_of(message: dict) -> str:
-    content = message["content"]
-    return "\n".join(b["text"] for b in content if b["type"] == "text")
+    return "\n".join(b["text"] for b in message["content"] if b["type"] == "text" and not is_session_note(b["text"]))
 
 
 def all_told(body: dict) -> str:

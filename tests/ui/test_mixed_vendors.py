@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 
@@ -11,6 +10,7 @@ import pytest
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Status
 from tests.support import preloaded
+from tests.support.model_requests import teammate_of
 from tests.support.waits import WAIT_S
 
 MEMBERS = {
@@ -45,8 +45,7 @@ HELD = {
 
 
 def who(body):
-    found = re.search(r"# You are (\w+), a teammate", json.dumps(body))
-    return found[1] if found else "team-lead"
+    return teammate_of(body) or "team-lead"
 
 
 class Players:

@@ -15,6 +15,7 @@ from teamwright.testing.model_server_replies import Answer
 from teamwright.ui.display_text import clean, json_text
 from teamwright.ui.headless.run_output import RunOutput
 from teamwright.ui.member_process import show_event
+from tests.support.model_requests import teammate_of
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program
 
@@ -82,7 +83,7 @@ def test_verbose_prints_no_character_that_steers_a_terminal(tmp_path, repo):
     ]
 
     def players(body):
-        if "# You are ada" in str(body["system"]):
+        if teammate_of(body) == "ada":
             return Answer(f"I say {STEERING}")
         return Answer(STEERING) if len(body["messages"]) > 1 else Answer(tools=calls)
 

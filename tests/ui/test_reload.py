@@ -22,8 +22,8 @@ def test_a_person_reads_configuration_again_and_sees_what_is_different(repo: Pat
         person.says("hi again")
         person.sees("hi again", "Well.")
         person.types(CTRL_D)
-    assert "Whisper always." in str(server.bodies[-1]["system"])
-    assert "Whisper always." not in str(server.bodies[0]["system"])
+    assert "Whisper always." in str(server.bodies[-1]["messages"])
+    assert "Whisper always." not in str(server.bodies[0]["messages"])
 
 
 @pytest.mark.promise("H6", "K8")

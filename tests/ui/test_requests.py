@@ -14,6 +14,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
+from tests.support.model_requests import teammate_of
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program, error_of
 from tests.ui.terminal_driver import Person
@@ -166,7 +167,7 @@ def test_a_request_that_is_answered_elsewhere_goes_from_the_screen_with_a_line_t
 @pytest.mark.slow
 def test_status_and_log_say_who_waits_for_what_and_how_it_is_answered(repo, home):
     def play(body):
-        if "# You are tester" in "".join(block["text"] for block in body["system"]):
+        if teammate_of(body) == "tester":
             return TOUCH if '"tool_use"' not in all_told(body) else "Touched."
         if told(body).strip() != "go":
             return "Done."

@@ -8,6 +8,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Raw, Status
+from tests.support.model_requests import teammate_of
 from tests.support.waits import WAIT_S
 from tests.ui.program import KEY, Mark, Program, told_results
 
@@ -56,7 +57,7 @@ def test_a_run_speaks_to_its_model_and_to_nobody_else(tmp_path, repo):
     calls = [spawn, ("Bash", {"command": "ls"}), ("WebFetch", {"url": "https://example.com/x", "prompt": "?"})]
 
     def players(body: dict) -> Answer:
-        if "# You are ada" in str(body["system"]):
+        if teammate_of(body) == "ada":
             return Answer("Here.")
         return Answer("Done.") if told_results(body) else Answer(tools=calls)
 

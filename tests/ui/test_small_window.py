@@ -1,12 +1,12 @@
 """A team on a local server whose window has 8,000 tokens, and that refuses longer prompts in its engine's words."""
 
 import json
-import re
 
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Status
+from tests.support.model_requests import teammate_of
 from tests.ui.program import Program
 
 WINDOW = 8_000
@@ -34,11 +34,10 @@ class SmallServer:
                 400, self.words.format(window=self.window, asked=prompt + answer, prompt=prompt, answer=answer)
             )
         self.longest = max(self.longest, prompt + answer)
-        text = json.dumps(body)
         usage = {"input_tokens": prompt, "output_tokens": 20}
         if "answer with the summary alone" in json.dumps(body["messages"][-1]):
             return Answer("Files were read; more are to be read.", usage=usage)
-        name = "ada" if re.search(r"# You are ada, a teammate", text) else "team-lead"
+        name = teammate_of(body) or "team-lead"
         self.read[name] += 1
         number = self.read[name]
         if name == "team-lead" and number == 1:
@@ -87,3 +86,38 @@ def test_a_window_that_is_too_small_for_the_tools_is_an_error_that_says_what_to_
     assert done.returncode != 0
     assert "a window of 3,000 tokens is too small" in done.stderr
     assert "give the server a window of" in done.stderr
+
+
+class DigitServer:
+    """Counts a token for each digit and for four other bytes, and says in its refusals how long the prompt was."""
+
+    def __init__(self, tells: bool) -> None:
+        self.tells = tells
+        self.refused, self.answered = 0, 0
+
+    def __call__(self, body):
+        text = json.dumps({key: body[key] for key in ("messages", "tools") if key in body})
+        digits = sum(map(text.count, "0123456789"))
+        prompt = digits + (len(text) - digits) // 4
+        if prompt + body["max_tokens"] > 2 * WINDOW:
+            self.refused += 1
+            count = f" ({prompt} tokens)" if self.tells else ""
+            return Status(400, f"request{count} exceeds the available context size")
+        usage = {"input_tokens": prompt, "output_tokens": 20}
+        if "answer with the summary alone" in json.dumps(body["messages"][-1]):
+            return Answer("A file of numbers is read.", usage=usage)
+        self.answered += 1
+        if self.answered == 1:
+            return Answer(tools=[("Read", {"file_path": "numbers.txt"})], usage=usage)
+        return Answer("READ", usage=usage)
+
+
+@pytest.mark.finding("R7")
+@pytest.mark.parametrize("tells", [True, False], ids=["with its count", "without a count"])
+def test_a_result_of_digits_that_a_server_refuses_is_cut_and_the_turn_goes_on(tmp_path, repo, tells):
+    (repo / "numbers.txt").write_text("".join(f"{n:012}\n" for n in range(7_000)))
+    server = DigitServer(tells)
+    done = play(tmp_path, repo, server, 2 * WINDOW)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result"] == "READ"
+    assert 1 <= server.refused <= 4

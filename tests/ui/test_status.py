@@ -17,6 +17,7 @@ import pytest
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from tests.support.leftovers import release
+from tests.support.model_requests import teammate_of
 from tests.support.notices import notices
 from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, Mark, Program, error_of
@@ -27,8 +28,7 @@ AGENT = {"description": "help", "prompt": "Go.", "subagent_type": "general-purpo
 
 
 def who(body: dict) -> str:
-    found = re.search(r"# You are (\w+), a teammate", "".join(block["text"] for block in body["system"]))
-    return found[1] if found else "team-lead"
+    return teammate_of(body) or "team-lead"
 
 
 def calls_of(body: dict) -> list[dict]:

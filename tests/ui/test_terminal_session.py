@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Stall, Status
+from tests.support.model_requests import is_session_note, teammate_of
 from tests.ui.terminal_driver import ALT_ENTER, BACKSPACE, CTRL_C, CTRL_D, ENTER, Person
 
 Reply = Answer | Stall | Status | str
@@ -20,17 +20,14 @@ Reply = Answer | Stall | Status | str
 
 def who(body: dict) -> str:
     """Whose request it is."""
-    found = re.search(r"# You are (\w+), a teammate", "".join(block["text"] for block in body["system"]))
-    return found[1] if found else "lead"
+    return teammate_of(body) or "lead"
 
 
 def told(body: dict) -> str:
     """The text of the newest message, tool results included."""
-    parts = []
-    for block in body["messages"][-1]["content"]:
-        content = block.get("text", block.get("content", ""))
-        parts.append(content if isinstance(content, str) else json.dumps(content))
-    return "\n".join(parts)
+    contents = [block.get("text", block.get("content", "")) for block in body["messages"][-1]["content"]]
+    parts = [content if isinstance(content, str) else json.dumps(content) for content in contents]
+    return "\n".join(part for part in parts if not is_session_note(part))
 
 
 def all_told(body: dict) -> str:

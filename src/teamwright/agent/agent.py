@@ -63,6 +63,15 @@ class Agent(Struct, weakref=True):
     has_listeners: HasListeners = always_true
     activity: AgentActivity = field(default_factory=AgentActivity)
     remind: Remind = no_reminder
+    session_note: Callable[[], str] = str
+    """Return the note at the beginning of its conversation: who and where it is, and its instructions.
+
+    It is empty for a fork, which has its caller's.
+    """
+    lacks_session_note: bool = True
+    """True until it is known that the conversation has a session note."""
+    is_session_note_changed: bool = False
+    """True after a reload until the next message: the note is given again if its text is another one."""
     caller: str = ""
     hooks: AgentHooks = field(default_factory=lambda: NO_HOOKS)
     policy: Policy = field(default_factory=Policy)
@@ -100,6 +109,10 @@ class Agent(Struct, weakref=True):
         """Send the next request to this model, with this prefix; the transcript does not record the change."""
         self.model = model
         self.conversation.replace_prefix(prefix)
+
+    def renew_session_note(self) -> None:
+        """Give the session note again with the next message, if its text is another one by now."""
+        self.lacks_session_note = self.is_session_note_changed = True
 
     def renew_model_calls(self) -> None:
         """Let the agent make as many model calls as at its start, for a new prompt of a client."""

@@ -14,14 +14,24 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.compaction_state import CLEAR, MANUAL, CompactRequest, CompactResult, measure_context, prompt_room
+from teamwright.agent.compaction_state import (
+    AUTO,
+    CLEAR,
+    MANUAL,
+    CompactRequest,
+    CompactResult,
+    measure_context,
+    prompt_room,
+)
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.model_call import SideAnswer, ask_aside
+from teamwright.agent.prompt import restated_session_note, without_session_notes
 from teamwright.agent.transcript import USER_MESSAGE, without_thinking
 from teamwright.hooks import payload
 from teamwright.hooks.hook_index import POST_COMPACT, PRE_COMPACT
 from teamwright.models.local_servers import RECOMMENDED_WINDOW, widen_command
-from teamwright.models.token_estimate import answer_tokens, message_tokens, prefix_tokens, total_tokens
+from teamwright.models.model import Prefix
+from teamwright.models.token_estimate import answer_tokens
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Compacted, Notice
 from teamwright.protocol.messages import encode
@@ -48,7 +58,8 @@ async def clear_conversation(agent: Agent) -> CompactResult:
         await compaction.context.wait_until_marked_read(agent)
         await agent.hooks.run_session_end_hooks(CLEAR)
         contexts = await agent.hooks.run_session_start_hooks(agent.model.card.name, CLEAR)
-        blocks = cleared_blocks(agent.tags, await compaction.context.status_text(agent), agent.remind(True))
+        status = await compaction.context.status_text(agent)
+        blocks = [*restated_session_note(agent), *cleared_blocks(agent.tags, status, agent.remind(True))]
         blocks += agent.tags.hook_notes(contexts)
         conversation.clear(encode({"role": "user", "content": blocks}), {"trigger": CLEAR, "before": before})
         compaction.measured_context = (0, 0)
@@ -80,6 +91,9 @@ CHARACTERS_PER_TOKEN = 3
 
 KEPT_SHARE_WHEN_FULL = 0.6
 """The share of the available room that is kept after a service reported a full window: our count was too low."""
+
+SHORTER_SHARES = (0.6, 0.2)
+"""The shares of the room to which results are cut, one after the other, when the service still refuses the prompt."""
 
 NOTHING_TO_FOLD = "there is nothing yet that a summary could replace"
 _CALLS_UNANSWERED = "one of its calls was cut off and has no result yet: the agent continues with that call first"
@@ -123,7 +137,9 @@ def is_due(agent: Agent) -> bool:
         return False
     if conversation.reported_tokens[1] > card.context_tokens:
         return False
-    left = prefix_tokens(conversation.prefix) + total_tokens(conversation.items[fold_position(conversation) :])
+    ratio = compaction.ratio
+    left = ratio.prefix_tokens(conversation.prefix)
+    left += ratio.total_tokens(conversation.items[fold_position(conversation) :])
     # otherwise the newest messages are most of it, and they stay
     return context - left >= card.context_tokens * RETRY_GROWTH
 
@@ -197,11 +213,12 @@ async def _write_summary(agent: Agent, folded: Sequence[bytes], keep: str, *, fu
         if not _is_worth_retry(answer):
             return answer, usage
     answer = SideAnswer()
-    most = min(window, total_tokens(agent.conversation.items))
+    talk = without_session_notes(agent, folded)  # it is given again beside the summary
+    most = min(window, agent.compaction.ratio.total_tokens(agent.conversation.items))
     refused: int | None = None
     for share in CONDENSED_SHARES:
         size = int(most * share) * CHARACTERS_PER_TOKEN
-        short = condense(folded, size if refused is None else min(size, refused // 2))
+        short = condense(talk, size if refused is None else min(size, refused // 2))
         if refused is not None and len(short) >= refused:
             break  # it cannot become shorter, and the same request would be refused again
         refused = len(short)
@@ -248,16 +265,51 @@ def _fold(agent: Agent, upto: int, summary: str, beside: SummaryNotes, about: di
     prefix = conversation.prefix if compaction.make_prefix is None else compaction.make_prefix(agent)
     if prefix.digest == conversation.prefix.digest:
         prefix = conversation.prefix  # prefixes are compared by identity
-    blocks = summary_blocks(agent.tags, summary, beside.status_text, agent.remind(True))
+    blocks = restated_session_note(agent)
+    blocks += summary_blocks(agent.tags, summary, beside.status_text, agent.remind(True))
     blocks += agent.tags.hook_notes(beside.hook_texts)
     first = encode({"role": "user", "content": blocks})
     remaining = [without_thinking(item) for item in conversation.items[upto:]]
-    room = prompt_room(agent.model.card, answer_tokens(prefix)) - prefix_tokens(prefix) - message_tokens(first)
-    remaining = cut_results(remaining, int(room * KEPT_SHARE_WHEN_FULL) if tight else room)
+    room = _results_room(agent, prefix, first)
+    remaining = cut_results(remaining, int(room * KEPT_SHARE_WHEN_FULL) if tight else room, compaction.ratio)
     conversation.fold((first, *remaining), upto, about, prefix)
     compaction.measured_context = (0, 0)
     agent.toolbox.workplace.forget_instructions()
     return measure_context(conversation, compaction)
+
+
+def shorten_results(agent: Agent, share: float) -> bool:
+    """Cut the newest results of tools to this share of the free room. Return True when the conversation is shorter.
+
+    Raises StorageError.
+    """
+    from teamwright.agent.compaction_texts import cut_results
+
+    conversation = agent.conversation
+    if not conversation.items or conversation.is_closed or _has_open_calls(conversation):
+        return False
+    first, *rest = conversation.items
+    room = int(_results_room(agent, conversation.prefix, first) * share)
+    shorter = cut_results(rest, room, agent.compaction.ratio)
+    if shorter == rest:
+        return False
+    before = measure_context(conversation, agent.compaction)
+    conversation.fold((first, *shorter), 1, {"trigger": AUTO, "before": before})
+    agent.compaction.measured_context = (0, 0)
+    text = f"the newest results of tools did not fit into the window of {agent.model.card.name} and were cut"
+    agent.emit(Notice(member=agent.name, text=text, level="warning"))
+    return True
+
+
+def _results_room(agent: Agent, prefix: Prefix, first: bytes) -> int:
+    """Return the tokens of the window that are left beside the prefix, the first message and an answer."""
+    ratio = agent.compaction.ratio
+    room = prompt_room(agent.model.card, answer_tokens(prefix))
+    return room - ratio.prefix_tokens(prefix) - ratio.message_tokens(first)
+
+
+def _has_open_calls(conversation: Conversation) -> bool:
+    return bool(conversation.unanswered_calls()) or conversation.is_unstarted_fork
 
 
 def fold_position(conversation: Conversation) -> int:
@@ -270,7 +322,7 @@ def _obstacle(conversation: Conversation) -> str:
     """Return the reason why the conversation cannot be compacted now; empty when it can."""
     if conversation.is_closed:
         return _CONVERSATION_CLOSED
-    if conversation.unanswered_calls() or conversation.is_unstarted_fork:
+    if _has_open_calls(conversation):
         return _CALLS_UNANSWERED
     at = fold_position(conversation)
     paused = conversation.owes_answer and at == len(conversation.items) - 1

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.tool import AnyTool
 from teamwright.models.model import Failure, ModelCard, Prefix
-from teamwright.models.token_estimate import prefix_tokens, total_tokens
+from teamwright.models.token_estimate import TokenRatio
 from teamwright.protocol.usage import Usage
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ class Compaction(Struct):
     warned_small_window: bool = False
     """True after the warning about a small window."""
     measured_context: tuple[int, int] = (0, 0)
+    ratio: TokenRatio = field(default_factory=TokenRatio)
+    """The bytes of a token of the agent's model, as its service has counted so far."""
 
     def change_settings(self, settings: CompactSettings) -> None:
         """Compact by these settings from the next model call on."""
@@ -153,10 +155,20 @@ def measure_context(conversation: Conversation, compaction: Compaction) -> int:
     """
     number, tokens = conversation.reported_tokens
     if not tokens or number > len(conversation.items):
-        number, tokens = 0, prefix_tokens(conversation.prefix)
+        number, tokens = 0, compaction.ratio.prefix_tokens(conversation.prefix)
     known = compaction.measured_context
     if number < known[0] <= len(conversation.items):
         number, tokens = known
-    tokens += total_tokens(conversation.items[number:])
+    tokens += compaction.ratio.total_tokens(conversation.items[number:])
     compaction.measured_context = (len(conversation.items), tokens)
     return tokens
+
+
+def learn_ratio(conversation: Conversation, compaction: Compaction, prompt_tokens: int) -> None:
+    """Learn from the service's count of the tokens of the newest request, before its answer is appended."""
+    number, tokens = conversation.reported_tokens
+    if tokens and number <= len(conversation.items):
+        compaction.ratio.learn(conversation.items[number:], prompt_tokens - tokens)
+    else:
+        compaction.ratio.learn([conversation.prefix.head, *conversation.items], prompt_tokens)
+    compaction.measured_context = (0, 0)

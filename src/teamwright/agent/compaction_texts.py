@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from teamwright.agent.transcript import USER_MESSAGE
-from teamwright.models.token_estimate import message_tokens, total_tokens
+from teamwright.models.token_estimate import UNKNOWN_RATIO, TokenRatio
 from teamwright.protocol.messages import Block, encode, message_text, text_block
 from teamwright.protocol.runtime_tags import RuntimeTags, escape_tags
 
@@ -100,15 +100,14 @@ def condense(items: Sequence[bytes], characters: int) -> str:
     return escape_marks("\n\n".join([*first, f"[… {len(rest)} messages are left out here …]", *newest]))
 
 
-def cut_results(items: Sequence[bytes], tokens: int) -> list[bytes]:
+def cut_results(items: Sequence[bytes], tokens: int, ratio: TokenRatio = UNKNOWN_RATIO) -> list[bytes]:
     """Return the messages with results of calls cut until they fit into `tokens`, if that is possible."""
     messages = list(items)
     for most in RESULT_LIMITS:
-        if total_tokens(messages) <= tokens:
+        if ratio.total_tokens(messages) <= tokens:
             break
         messages = [
-            _cut(item, most) if item.startswith(USER_MESSAGE) and message_tokens(item) > most // 8 else item
-            for item in messages
+            _cut(item, most) if item.startswith(USER_MESSAGE) and len(item) > most // 2 else item for item in messages
         ]
     return messages
 

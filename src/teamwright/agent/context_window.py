@@ -1,7 +1,7 @@
 """The use of an agent's context window: prompt, tools, instructions, skills, memory, messages and free space.
 
 The sum is the service's count with the last answer where there is one, and bytes / 4 for later messages. The parts are
-shares of the sum by bytes. The figures describe the prefix that is sent. Read-only.
+shares of the sum by bytes. The figures describe the prefix and the session note that are sent. Read-only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.compaction_state import measure_context
+from teamwright.agent.prompt import received_session_notes
 from teamwright.models.model import Prefix
 from teamwright.models.token_estimate import BYTES_PER_TOKEN, answer_tokens, total_tokens
 from teamwright.protocol.ids import display_name
@@ -77,22 +78,30 @@ def agent_context(agent: Agent) -> ContextView:
     """Return the current window of this agent."""
     conversation, card = agent.conversation, agent.model.card
     total = measure_context(conversation, agent.compaction)
+    note = "".join(str(block["text"]) for block in received_session_notes(agent))
+    if not conversation.items:
+        note = agent.session_note()  # the first message brings it
+        total += len(encode(note)) // BYTES_PER_TOKEN
     counted, tokens = conversation.reported_tokens
     measured = bool(tokens) and counted <= len(conversation.items)
     return ContextView(
         display_name(agent.name),
         card.name,
         card.context_tokens,
-        _parts(agent, total),
+        _parts(agent, note, total),
         measured,
         agent.compaction.threshold(card, answer_tokens(conversation.prefix)),
     )
 
 
-def _parts(agent: Agent, total: int) -> tuple[ContextPart, ...]:
-    """Return the parts as shares of the total. They add up to it."""
+def _parts(agent: Agent, note: str, total: int) -> tuple[ContextPart, ...]:
+    """Return the parts as shares of the total, which has the session note. They add up to it."""
     sizes = dict.fromkeys(PARTS, 0) | _sizes(agent.conversation.prefix)
     sizes[MESSAGES] = total_tokens(agent.conversation.items) * BYTES_PER_TOKEN
+    for name, text in _sections(note):
+        size = len(encode({"text": text}))
+        sizes[name] += size
+        sizes[MESSAGES] = max(0, sizes[MESSAGES] - size)
     every = max(1, sum(sizes.values()))
     parts = list[ContextPart]()
     listed_tokens = 0
@@ -130,7 +139,7 @@ def _sizes(prefix: Prefix) -> dict[str, int]:
 
 
 def _sections(text: str) -> list[tuple[str, str]]:
-    """Split the system prompt into parts. Everything after the heading of the instructions belongs to them."""
+    """Split a system prompt or a session note into parts. The instructions are the last one."""
     found: list[tuple[str, str]] = []
     name, begun = SYSTEM, 0
     for heading in _HEADING.finditer(text):

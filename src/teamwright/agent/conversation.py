@@ -163,7 +163,7 @@ class Conversation(Struct):
             **about,
             **origin.header_fields,
         }
-        header[TAG_KEY] = self.tags.key  # the fork's prefix is its caller's, which names this key
+        header[TAG_KEY] = self.tags.key  # the fork begins with its caller's messages, which name this key
         conversation = Conversation(path, self.prefix, header, list(self.items), inherited_count=len(self.items))
         conversation.reported_tokens, conversation._folded_answers = self.reported_tokens, -count_answers(self.items)
         conversation._append(encode(header))
@@ -190,7 +190,7 @@ class Conversation(Struct):
 
     @property
     def tags(self) -> RuntimeTags:
-        """The tags of the runtime's texts in this conversation, with the key that its system prompt names."""
+        """The tags of the runtime's texts in this conversation, with the key that its first message names."""
         return RuntimeTags(header_tag_key(self.header))
 
     @property

@@ -1,14 +1,15 @@
-"""The system prompt of each agent, and the prefix that it becomes with the model and the tools.
+"""The system prompt of each agent type, the prefix that it becomes with the model and the tools, and the session note.
 
-A prompt is composed once, when the agent starts; later changes arrive at the end of the conversation. Agents with equal
-parts share a prefix, which is stored by content hash and sent byte for byte: a resumed conversation gets the bytes that
-it started with, also from a newer version of this program. Format: docs/reference/formats/prefix.md.
+All agents of a type have the same prompt in all sessions, so that a service reads it once. What differs (the key of the
+runtime's tags, name, date, directory, instructions, memory) is in the session note at the beginning of a conversation.
+A prefix is stored by content hash and sent byte for byte: a resumed conversation gets the bytes that it started with,
+also from a newer version of this program. Format: docs/reference/formats/prefix.md.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
@@ -29,7 +30,7 @@ from teamwright.models.model_settings import ModelSettings
 from teamwright.models.request_prefix import SharedPrefix, build_prefix
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.messages import Block, encode, text_block
-from teamwright.protocol.runtime_tags import REMINDER
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.storage.files import write_new
 from teamwright.storage.json_lines import Journal
 
@@ -37,43 +38,111 @@ if TYPE_CHECKING:
     from teamwright.agent.agent import Agent
 
 
-def lead_prompt(teams: bool, session: SessionPart, appended: str = "", base: str = "") -> list[Block]:
-    """Return base and the session's part; then the lead's part and what the user appended.
+def lead_prompt(teams: bool, appended: str = "", base: str = "") -> list[Block]:
+    """Return the parts of all agents; then the lead's part and what the user appended.
 
     `base` replaces the base text.
     """
-    return compose((base or load_prompt("base"), *session.texts), (lead_part(teams), appended))
+    return compose(base or load_prompt("base"), (load_prompt("lead") if teams else "", appended))
 
 
-def teammate_prompt(name: str, team: str, definition: AgentType, session: SessionPart) -> list[Block]:
-    """Return base and the session's part; then the team part and the definition's body under its own heading."""
+def teammate_prompt(definition: AgentType) -> list[Block]:
+    """Return the parts of all agents; then the team part and the definition's body under its own heading."""
     body = f"# Your role: {definition.name}\n{definition.prompt}" if definition.prompt else ""
-    return compose((load_prompt("base"), *session.texts), (teammate_part(name, team), body))
+    return compose(load_prompt("base"), (load_prompt("member"), body))
 
 
-def subagent_prompt(definition: AgentType, session: SessionPart) -> list[Block]:
-    """Return base, or the definition's body in its place, and the session's part; then the sub-agent's part."""
-    return compose((definition.prompt or load_prompt("base"), *session.texts), (load_prompt("subagent"),))
+def subagent_prompt(definition: AgentType) -> list[Block]:
+    """Return the parts of all agents, with the definition's body as the base; then the sub-agent's part."""
+    return compose(definition.prompt or load_prompt("base"), (load_prompt("subagent"),))
 
 
-class SessionPart(Struct, frozen=True):
-    """The part of the prompt that all agents of a session have: limits, environment, key of tags, instructions."""
+NOTE_HEAD = "# This session"
+"""The first line of a session note."""
+
+_REPLACES = "This replaces the notice of the same name before."
+
+OLD_NOTE_HEAD = b"# Where you are\\nDirectory: "
+"""In the system prompt of a conversation that an earlier version began: it says what a session note says."""
+
+
+class SessionNote(Struct, frozen=True):
+    """What an agent has to know at the beginning of its conversation and no system prompt contains.
+
+    `identity` says who a teammate is; `memory` is the memory of its agent type.
+    """
 
     environment: PromptEnvironment
-    key: str
-    instructions: Sequence[Instruction]
+    instructions: Sequence[Instruction] = ()
+    identity: str = ""
+    memory: str = ""
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts of the part, in order."""
-        return load_prompt("limits"), self.environment.text(), tags_part(self.key), instructions_part(self.instructions)
+    def text(self) -> str:
+        """Return the note, with today's date."""
+        parts = (self.environment.text(), self.memory, instructions_part(self.instructions), self.identity)
+        return escape_tags("\n\n".join((NOTE_HEAD, *(part for part in parts if part))))
+
+
+def teammate_identity(name: str, team: str) -> str:
+    """Return the part of a session note that tells a teammate who it is."""
+    return f'# You are {name}, a teammate\nYour id is {name}@{team}, your team is "{team}".'
+
+
+def due_session_note(agent: Agent) -> tuple[Block, ...]:
+    """Return the session note for the next message of the agent; nothing when its conversation has one.
+
+    After a reload it is given again unless the conversation has the same text.
+    """
+    conversation = agent.conversation
+    if not agent.lacks_session_note or not (text := agent.session_note()):
+        return ()
+    if not agent.is_session_note_changed:
+        known = OLD_NOTE_HEAD in conversation.prefix.head or received_session_notes(agent)
+        return () if known else (agent.tags.note(text),)
+    same = encode(agent.tags.reminder(text))[1:-1]
+    return () if any(same in item for item in conversation.items) else (agent.tags.note(f"{text}\n\n{_REPLACES}"),)
+
+
+def restated_session_note(agent: Agent) -> list[Block]:
+    """Return the session note for the first message of a compacted or cleared conversation.
+
+    A fork repeats the one of its caller.
+    """
+    text = agent.session_note()
+    return [agent.tags.note(text)] if text else received_session_notes(agent)
+
+
+def received_session_notes(agent: Agent) -> list[Block]:
+    """Return the first session note in the agent's conversation; none before its first message."""
+    mark = _note_mark(agent)
+    item = next((item for item in agent.conversation.items if mark in item), b'{"content":[]}')
+    blocks = cast("list[Block]", json.loads(item)["content"])
+    return [block for block in blocks if mark in encode(block.get("text", ""))]
+
+
+def without_session_notes(agent: Agent, items: Iterable[bytes]) -> list[bytes]:
+    """Return encoded messages of the agent without session notes, for a text that stands for them."""
+    mark = _note_mark(agent)
+    return [_without_marked(item, mark) if mark in item else item for item in items]
+
+
+def _without_marked(item: bytes, mark: bytes) -> bytes:
+    message = cast("dict[str, Any]", json.loads(item))
+    blocks = cast("list[Block]", message["content"])
+    return encode({**message, "content": [block for block in blocks if mark not in encode(block.get("text", ""))]})
+
+
+def _note_mark(agent: Agent) -> bytes:
+    """Return the beginning of a session note in an encoded message. No other text can know its key."""
+    head, _, _ = encode(agent.tags.reminder(NOTE_HEAD)).partition(b"\\n</")
+    return head[1:]
 
 
 _NO_TRAILER = "Add no trailer and no advertisement to commit messages."
 
 
 class PromptEnvironment(Struct, frozen=True):
-    """The environment in the prompt: directory, allowed directories, branch (None outside git), platform."""
+    """The environment in the session note: directory, allowed directories, branch (None outside git), platform."""
 
     cwd: Path
     roots: tuple[Path, ...]
@@ -83,7 +152,7 @@ class PromptEnvironment(Struct, frozen=True):
     git_trailer: str = ""
     """The last line of each commit message, by the setting of that name; empty: commits have no trailer."""
     notice: str = ""
-    """Facts about the agent's worktree for its prompt; empty for an agent without one."""
+    """Facts about the agent's worktree; empty for an agent without one."""
 
     def text(self) -> str:
         """Return the environment part, with today's date."""
@@ -114,33 +183,19 @@ def _environment_text(place: PromptEnvironment, today: date) -> str:
     return place.text_on(today)
 
 
-def compose(shared: Sequence[str], own: Sequence[str]) -> list[Block]:
-    """Return the system prompt as blocks: the parts that all agents of the session have, then the agent's own.
+def compose(base: str, own: Sequence[str]) -> list[Block]:
+    """Return the system prompt as blocks: the parts that all agents have, then those of the type.
 
-    Empty parts are left out. Services cache equal beginnings, so a name or a role is never in the first block.
+    Empty parts are left out. Services cache equal beginnings, so a role is never in the first block.
     """
-    return [text_block(text) for text in (_join_parts(tuple(shared)), _join_parts(tuple(own))) if text]
+    shared = _join_parts((base, load_prompt("limits"), load_prompt("tags")))
+    return [text_block(text) for text in (shared, _join_parts(tuple(own))) if text]
 
 
 @lru_cache(maxsize=32)
 def _join_parts(parts: tuple[str, ...]) -> str:
     """Join the parts; the result is the same for all agents of a type."""
     return "\n\n".join(part.strip() for part in parts if part.strip())
-
-
-def lead_part(teams: bool) -> str:
-    """Return the lead's part; empty when teams are switched off."""
-    return load_prompt("lead") if teams else ""
-
-
-def teammate_part(name: str, team: str) -> str:
-    """Return the part of a teammate."""
-    return load_prompt("member").replace("{name}", name).replace("{team}", team)
-
-
-def tags_part(key: str) -> str:
-    """Return the part that explains the runtime's tags; empty for a conversation without a key."""
-    return load_prompt("tags").replace("{tag}", f'<{REMINDER} key="{key}">').replace("{key}", key) if key else ""
 
 
 def instructions_part(instructions: Sequence[Instruction]) -> str:

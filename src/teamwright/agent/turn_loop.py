@@ -18,10 +18,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.agent import NO_STEERING, REPEATED_CALLS, Agent, Steering, TurnEnd
-from teamwright.agent.compaction import CONTEXT_FULL, NOTHING_TO_FOLD, answer_request, compact, is_due
-from teamwright.agent.compaction_state import AUTO, CompactResult, measure_context
+from teamwright.agent.compaction import (
+    CONTEXT_FULL,
+    NOTHING_TO_FOLD,
+    SHORTER_SHARES,
+    answer_request,
+    compact,
+    is_due,
+    shorten_results,
+)
+from teamwright.agent.compaction_state import AUTO, CompactResult, learn_ratio, measure_context
 from teamwright.agent.conversation import INTERRUPTED_RESULT, NEVER_RAN_RESULT, UserMessage
 from teamwright.agent.model_call import CALL_NOTE, CallOutcome, RetryCount, is_call_as_text, send_request
+from teamwright.agent.prompt import due_session_note
 from teamwright.agent.repetition_guard import RepetitionGuard, file_time
 from teamwright.agent.tool import ToolResult
 from teamwright.hooks.hook_outcome import HookOutcome
@@ -224,18 +233,43 @@ async def _next_answer(agent: Agent) -> ModelAnswer:
         elif is_due(agent):
             usage += (await compact(agent, AUTO)).usage
         answer, task = await send_request(agent, Request(agent.prefix, agent.conversation.items, agent.name))
+        if isinstance(answer, Reply) and not answer.is_estimated:
+            learn_ratio(agent.conversation, agent.compaction, answer.usage.prompt_tokens)
         if isinstance(answer, Failure) and answer.slug == CONTEXT_FULL:
-            compacted = await compact(agent, AUTO, full=True)
-            usage += compacted.usage
-            if compacted.done:
-                again = Request(agent.prefix, agent.conversation.items, agent.name)
-                answer, task = await send_request(agent, again)
-            answer = _explain_full(agent, answer, compacted)
+            full = await _answer_when_full(agent, answer)
+            answer, task = full.answer, full.task or task
+            usage += full.usage_before
         if not (isinstance(answer, Failure) and answer.is_unavailable and agent.fallback is not None):
             return ModelAnswer(answer, task, usage)
         if not await agent.fallback.switch(agent, answer):
             return ModelAnswer(answer, task, usage)
         usage += answer.failed_usage
+
+
+async def _answer_when_full(agent: Agent, refusal: Failure) -> ModelAnswer:
+    """Return the answer after a compaction, and at last with the newest results of tools cut, to a request that the
+    service refused as too long.
+    """
+    conversation = agent.conversation
+    window = agent.model.card.context_tokens  # a prompt that a service did not count has more
+    learn_ratio(conversation, agent.compaction, refusal.prompt_tokens or window)
+    compacted = await compact(agent, AUTO, full=True)
+    answer: CallOutcome = refusal
+    task = ""
+    shares = iter(SHORTER_SHARES)
+    may_fit = compacted.done or (_is_too_long(compacted) and shorten_results(agent, next(shares)))
+    while may_fit:
+        answer, task = await send_request(agent, Request(agent.prefix, conversation.items, agent.name))
+        if not isinstance(answer, Failure) or answer.slug != CONTEXT_FULL:
+            break
+        learn_ratio(conversation, agent.compaction, answer.prompt_tokens or window)
+        may_fit = (share := next(shares, None)) is not None and shorten_results(agent, share)
+    return ModelAnswer(_explain_full(agent, answer, compacted), task, compacted.usage)
+
+
+def _is_too_long(compacted: CompactResult) -> bool:
+    """Return True when the length is the reason why nothing was compacted: no cap, and no other failure."""
+    return not compacted.limit and (compacted.failure is None or compacted.failure.slug == CONTEXT_FULL)
 
 
 CAP_REACHED_RESULT = "The call was not run: the cap on tool calls is spent."
@@ -303,10 +337,14 @@ async def deliver(agent: Agent, message: UserMessage) -> None:
 
 def append_user_message(agent: Agent, message: UserMessage) -> None:
     """Store a user message with its reminder, then show it."""
-    note = agent.remind(not message.blocks or message.blocks[0]["type"] != "tool_result")
+    begins = not message.blocks or message.blocks[0]["type"] != "tool_result"
+    note = agent.remind(begins)
     if note:
         message = replace(message, blocks=(*message.blocks, agent.tags.note(note)))
-    agent.conversation.append_user_message(message)
+    session = due_session_note(agent)
+    blocks = (*session, *message.blocks) if begins else (*message.blocks, *session)
+    agent.conversation.append_user_message(replace(message, blocks=blocks))
+    agent.lacks_session_note = agent.is_session_note_changed = False
     agent.emit_message("user", message.blocks)
 
 

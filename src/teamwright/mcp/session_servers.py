@@ -141,6 +141,7 @@ def select_for_prefix(
 ) -> list[tuple[McpServer, ServedTool]]:
     """Select the tools of a prefix: all tools of a server or none, the servers with the fewest tools first.
 
+    They are sorted, because a server may list them in another order each time it starts, and the prefix stays the same.
     The tools of the other servers are found by a search.
     """
     candidates = [(server, [tool for tool in server.tools or () if allowed(tool.name)]) for server in servers]
@@ -151,7 +152,8 @@ def select_for_prefix(
         if rest.tools >= 0 and rest.size >= 0:
             left = rest
             inside.add(at)
-    return [(server, tool) for at, (server, tools) in enumerate(candidates) if at in inside for tool in tools]
+    chosen = [(server, tool) for at, (server, tools) in enumerate(candidates) if at in inside for tool in tools]
+    return sorted(chosen, key=lambda one: one[1].name)
 
 
 def search_tools(tools: Iterable[ServedTool], query: str, most: int) -> list[ServedTool]:

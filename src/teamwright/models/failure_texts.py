@@ -77,6 +77,7 @@ def to_failure(trouble: ServiceError, card: ModelCard, endpoint: Endpoint, tries
         before_first_reply=not answered,
         http_status=trouble.answer.status,
         refuses_request=is_request_refused(trouble),
+        prompt_tokens=trouble.answer.prompt_tokens,
     )
 
 

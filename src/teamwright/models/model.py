@@ -181,6 +181,8 @@ class Failure(Struct, frozen=True):
     http_status: int = 0
     refuses_request: bool = False
     """True when the service refused the messages themselves: without earlier thinking it may accept them."""
+    prompt_tokens: int = 0
+    """The tokens of a prompt that did not fit, by the service's count; 0 without one."""
 
     @property
     def is_unavailable(self) -> bool:

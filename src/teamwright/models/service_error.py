@@ -118,6 +118,8 @@ class ServiceAnswer(Struct, frozen=True):
     should_retry: bool | None = None
     window: int | None = None
     """The tokens of the window that a refused prompt exceeds, where the service says it."""
+    prompt_tokens: int = 0
+    """The tokens of a refused prompt; 0 where the service does not say it."""
 
 
 def is_throttled(trouble: ServiceError) -> bool:
@@ -257,6 +259,7 @@ def parse_http_error(status: int, headers: Mapping[str, str], body: bytes) -> Se
             retry_after_s=error.retry_s if retry_s is None else retry_s,
             should_retry={"true": True, "false": False}.get(headers.get("x-should-retry") or ""),
             window=error.window,
+            prompt_tokens=error.prompt_tokens,
         ),
     )
 
@@ -270,6 +273,7 @@ def parse_event_error(data: bytes, request_id: str) -> ServiceError:
         request_id or error.request_id,
         retry_after_s=error.retry_s,
         window=error.window,
+        prompt_tokens=error.prompt_tokens,
     )
     return ServiceError("http", error.message or error.type, known)
 
@@ -283,6 +287,7 @@ class _ErrorBody(Struct, frozen=True):
     code: int = 0
     retry_s: float | None = None
     window: int | None = None
+    prompt_tokens: int = 0
 
     def status(self, kind: str) -> int:
         """Return the status that it would have as a separate response."""
@@ -316,6 +321,7 @@ def _read_error(body: bytes) -> _ErrorBody:
         number,
         retry_s,
         window=_window(error.get("n_ctx"), str(message)),
+        prompt_tokens=_prompt_tokens(error.get("n_prompt_tokens"), str(message)),
     )
 
 
@@ -333,6 +339,23 @@ _WINDOW = re.compile(
     re.I,
 )
 
+
+def _prompt_tokens(given: object, message: str) -> int:
+    """Return the tokens of the prompt that an error names: as `n_prompt_tokens` (llama.cpp), or in words."""
+    if isinstance(given, int) and given > 0:
+        return given
+    found = _PROMPT_TOKENS.search(message)
+    return int(next(filter(None, found.groups())).replace(",", "")) if found else 0
+
+
+_PROMPT_TOKENS = re.compile(
+    r"prompt is too long: ([0-9][0-9,]*) tokens"  # Anthropic
+    r"|resulted in ([0-9][0-9,]*) tokens"  # OpenAI
+    r"|\(([0-9][0-9,]*) in the messages"  # vLLM
+    r"|input token count \(([0-9][0-9,]*)\)"  # Gemini
+    r"|request \(([0-9][0-9,]*) tokens\)",  # llama.cpp, behind a gateway that keeps only its words
+    re.I,
+)
 
 _STATUS = re.compile(r"[0-9]{3}")
 

@@ -1,21 +1,29 @@
 """Estimates of tokens by bytes, for prompts that no service has counted yet and for answers whose usage is missing.
 
-Depends on prefixes and encoded messages.
+A token has four bytes of English text or code, and of digits between one and three, depending on the model: the ratios
+of an agent's model are learned from the counts of its service.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.models.model import Prefix, Request
 from teamwright.protocol.usage import Usage
 
 BYTES_PER_TOKEN = 4
+
+MIN_LEARNED_BYTES = 2_000
+"""Messages with fewer bytes are not learned from: names of roles and tags, which nobody sees, are too much of them."""
+
+LEAST_RATIO, MOST_RATIO = 1.0, 5.0
+"""The bounds of a learned ratio, in bytes a token."""
 
 IMAGE_TOKENS = 1_600
 """The most tokens that an image counts, regardless of its bytes."""
@@ -29,15 +37,63 @@ _MAX_TOKENS = re.compile(rb'"max_tokens":([0-9]+)')
 
 def message_tokens(item: bytes) -> int:
     """Estimate the tokens of an encoded message: text by its bytes, images by their number."""
-    if _IMAGE not in item:
-        return len(item) // BYTES_PER_TOKEN + 1
-    bare, images = _without_images(json.loads(item))
-    return len(json.dumps(bare)) // BYTES_PER_TOKEN + images * IMAGE_TOKENS
+    return UNKNOWN_RATIO.message_tokens(item)
 
 
 def total_tokens(items: Iterable[bytes]) -> int:
     """Estimate the tokens of these messages."""
     return sum(map(message_tokens, items))
+
+
+class TokenRatio(Struct):
+    """The bytes of a token of one model, of text and of digits. Both are 4 until a service has counted."""
+
+    text: float = BYTES_PER_TOKEN
+    digits: float = BYTES_PER_TOKEN
+
+    def message_tokens(self, item: bytes) -> int:
+        """Estimate the tokens of an encoded message: text by its bytes, images by their number."""
+        images = 0
+        if _IMAGE in item:
+            bare, images = _without_images(json.loads(item))
+            item = json.dumps(bare).encode()
+        digits = 0 if self.text == self.digits else _count_digits(item)
+        return int((len(item) - digits) / self.text + digits / self.digits) + 1 + images * IMAGE_TOKENS
+
+    def total_tokens(self, items: Iterable[bytes]) -> int:
+        """Estimate the tokens of these messages."""
+        return sum(map(self.message_tokens, items))
+
+    def prefix_tokens(self, prefix: Prefix) -> int:
+        """Estimate the tokens that come before every conversation with this prefix."""
+        return int(prefix.size / self.text)
+
+    def learn(self, items: Sequence[bytes], tokens: int) -> None:
+        """Learn from the tokens that a service counted for these messages, the kind of text of which they have most.
+
+        Short messages and images say nothing.
+        """
+        size = sum(map(len, items))
+        if size < MIN_LEARNED_BYTES or tokens <= 0 or any(_IMAGE in item for item in items):
+            return
+        digits = sum(map(_count_digits, items))
+        text = size - digits
+        if digits > text:
+            self.digits = _bounded(digits / max(1.0, tokens - text / self.text))
+        else:
+            self.text = _bounded(text / max(1.0, tokens - digits / self.digits))
+
+
+def _bounded(ratio: float) -> float:
+    return min(max(ratio, LEAST_RATIO), MOST_RATIO)
+
+
+UNKNOWN_RATIO = TokenRatio()
+"""The ratio of a model that no service has counted for. It is never changed."""
+
+
+def _count_digits(item: bytes) -> int:
+    return len(item) - len(item.translate(None, b"0123456789"))
 
 
 def prefix_tokens(prefix: Prefix) -> int:

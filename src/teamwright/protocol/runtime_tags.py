@@ -92,8 +92,8 @@ def new_key() -> str:
 class RuntimeTags(Struct, frozen=True):
     """The runtime's tags for one conversation: each opening tag carries the key of the session.
 
-    No tool output can know the key, and the system prompt names it. An empty key belongs to a conversation of an
-    earlier version: its tags carry none, and its prompt names none.
+    No tool output can know the key, which the first message of the conversation shows. An empty key belongs to a
+    conversation of an earlier version: its tags carry none.
     """
 
     key: str = ""

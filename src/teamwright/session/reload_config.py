@@ -155,6 +155,7 @@ class ConfigReloader(Struct):
 def _begin(agent: Agent, tools: Sequence[AnyTool]) -> None:
     agent.toolbox.set_tools(tools)
     switch_prefix(agent, "reload")
+    agent.renew_session_note()
 
 
 def _server_digests(configs: Sequence[ServerConfig]) -> dict[str, str]:

@@ -297,7 +297,8 @@ async def hooks(root, route):
 
 async def memory(root, route):
     with_it, without = await run(root, route, {"memory": "user"}), await run(root, route, {})
-    assert ("memory" in with_it.system.lower()) and with_it.system != without.system
+    assert "# Your memory" in with_it.all_told and "# Your memory" not in without.all_told
+    assert with_it.system == without.system
 
 
 async def skills(root, route):

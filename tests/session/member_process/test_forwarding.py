@@ -141,14 +141,14 @@ async def test_a_reload_reaches_members_in_processes_of_their_own(tmp_path):
     async with crew(tmp_path, lambda _body: "Done.") as (team, told, server):
         await team.spawn("ann", "Begin.")
         await told.until(over("ann"))
-        assert "BLUE" not in json.dumps(server.bodies[-1]["system"])
+        assert "BLUE" not in json.dumps(server.bodies[-1])
         (tmp_path / "work/AGENTS.md").write_text("Paint it BLUE.")
         made = await team.reload()
         assert made.members == ("team-lead", "ann")
         told.events.clear()
         await team.send("ann", "Once more.")
         await told.until(over("ann"))
-        assert "BLUE" in json.dumps(server.bodies[-1]["system"])
+        assert "BLUE" in json.dumps(server.bodies[-1]["messages"])
         assert len([one for one in told.events if one.KIND == "reloaded"]) <= 1, "one event tells of all"
 
 

@@ -61,10 +61,10 @@ async def test_a_member_commits_in_its_worktree_and_the_checkout_is_unchanged(sh
     assert record.tree.is_dir(), "its commit is in no other branch, so it stays"
 
 
-async def test_the_system_prompt_names_directory_branch_and_base_and_not_the_checkout(shop):
+async def test_the_session_note_names_directory_branch_and_base_and_not_the_checkout(shop):
     scripted = model("Done.")
     await run_member(shop, scripted, isolation="worktree")
-    text = scripted.requests[-1].prefix.head.decode()
+    text = scripted.requests[-1].items[0].decode()
     [record] = records()
     assert "teamwright/crew/ann" in text
     assert git(shop, "rev-parse", "HEAD")[:12] in text

@@ -72,7 +72,7 @@ async def test_the_lead_commits_in_a_worktree_and_the_checkout_is_unchanged(shop
         assert team.session.agent_factory.denials == []
         [record] = records()
         assert record.path in told(model, "team-lead") and (record.member, record.team) == ("lead", "crew")
-        prompt = model.requests[0].prefix.head.decode()
+        prompt = model.requests[0].items[0].decode()
         assert record.branch in prompt and f"Directory: {record.path}" in prompt and f"Directory: {shop}" not in prompt
         assert "uncommitted files are not in the worktree of this session: a.txt" in team.session.warnings
     assert git(shop, "log", "--format=%s", "-1", record.branch) == "lead: made"

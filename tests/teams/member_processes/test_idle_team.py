@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.parity.house import PROCESS, call, house
+from tests.support.model_requests import newest_text
 
 pytestmark = [pytest.mark.promise("D6", "B6", "C7b", "C7c"), pytest.mark.slow]
 
@@ -14,7 +15,7 @@ RUNS = 10
 
 
 def newest(body):
-    return "\n".join(block.get("text", "") for block in body["messages"][-1]["content"])
+    return newest_text(body)
 
 
 class Crew:

@@ -10,6 +10,7 @@ from teamwright.models.model import Reply
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import Usage
 from teamwright.testing import Call, ScriptedModel
+from tests.support.model_requests import is_session_note
 from tests.support.waits import WAIT_S
 from tests.teams.crew import newest
 from tests.teams.subagents.crowd import start
@@ -42,7 +43,8 @@ class Nest(ScriptedModel):
     def who(request) -> str:
         if request.agent_name == LEAD:
             return "lead"
-        return json.loads(request.items[0])["content"][0]["text"].split()[0]
+        texts = (block["text"] for block in json.loads(request.items[0])["content"])
+        return next(text for text in texts if not is_session_note(text)).split()[0]
 
     def _said(self, request):
         who = self.who(request)

@@ -138,7 +138,7 @@ async def test_the_caps_of_one_hold_for_all_below_it(tmp_path):
         await soon(team.run("Go."))
         one, two = (runs_of(team)[who] for who in ("one", "two"))
     assert (one.limit, two.state) == ("tokens", "completed")
-    assert re.search("18,0.. of 20,000 tokens are used", one.failure_reason)
+    assert re.search("18,... of 20,000 tokens are used", one.failure_reason)
 
 
 async def test_words_to_one_that_has_ended_begin_it_again_at_the_depth_of_whoever_sends_them(tmp_path):

@@ -97,7 +97,7 @@ async def test_the_callers_next_request_and_its_forks_are_the_same_bytes_up_to_t
     *stand_ins, words = body["messages"][-1]["content"]
     assert [block["tool_use_id"] for block in stand_ins] == [b["id"] for b in answer["content"][2:]]
     assert len({json.dumps(block["content"]) for block in stand_ins}) == 1
-    key = re.search(r'such as <system-reminder key=\\"(\w+)', first.decode())
+    key = re.search(r'<system-reminder key=\\"(\w+)\\">\\n# This session', first.decode())
     assert key and words["text"].startswith(f'{FORK_TAG} key="{key[1]}">'), "P15"
     assert words["text"].endswith("</fork-boilerplate>\n\nCount the tests.")
     assert one.count(b'"cache_control"') <= 4
@@ -322,6 +322,7 @@ async def test_a_fork_outlives_its_callers_compaction_and_its_own_and_nothing_of
         third = [r for r in model.requests if r.agent_name == run.id and not r.aside][-1]
         assert third.prefix.head == second.prefix.head
         assert long.encode() not in b"".join(third.items) and b"A summary." in third.items[0]
+        assert third.items[0].count(b"# This session") == 1, "its caller's note too"
         assert FORK_TAG.encode() in third.items[0] and b"\\n\\ncount" in third.items[0], "its job is told once more"
         at = run.transcript
     lead = next(path for path in at.parent.parent.parent.glob("*.jsonl"))

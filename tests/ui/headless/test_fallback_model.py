@@ -6,6 +6,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Status
+from tests.support.model_requests import teammate_of
 from tests.ui.program import Program, error_of
 
 pytestmark = pytest.mark.finding("U10")
@@ -99,7 +100,7 @@ def test_an_event_names_the_fallback_model_and_later_calls_use_it(run):
 def test_members_and_sub_agents_inherit_the_fallback_models(run, backend):
     def answer(body):
         text = json.dumps(body["messages"])
-        if "You are bob" in json.dumps(body["system"]) or '"bob"' in json.dumps(body["system"]):
+        if teammate_of(body) == "bob":
             return "I am bob."
         if "toolu" not in text:
             call = {"description": "count", "prompt": "Say who you are.", "name": "bob", "model": THIRD}

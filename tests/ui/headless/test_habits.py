@@ -12,6 +12,7 @@ from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.root import root, spread_directories
 from teamwright.ui.headless.slash_command import IN_PLACE
 from teamwright.ui.terminal.line_parser import ALIASES, COMMAND_NAMES
+from tests.support.model_requests import session_note_of
 from tests.ui.program import Program, error_of
 
 pytestmark = pytest.mark.finding("U10")
@@ -149,7 +150,7 @@ def test_several_directories_follow_one_flag(program, model, tmp_path):
         (tmp_path / name).mkdir()
     done = program.run("-p", "--add-dir", "../one", "../two", "hi")
     assert done.returncode == 0, done.stderr
-    assert f"You may also use: {tmp_path / 'one'}, {tmp_path / 'two'}" in system_text(model.bodies[0])
+    assert f"You may also use: {tmp_path / 'one'}, {tmp_path / 'two'}" in session_note_of(model.bodies[0])
 
 
 def test_words_that_are_no_directories_stay_a_prompt(tmp_path, monkeypatch):

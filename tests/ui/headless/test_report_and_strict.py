@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -13,6 +12,7 @@ from teamwright.protocol.events import ToolCalled
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Status
 from teamwright.views.run_report import CallCollector
+from tests.support.model_requests import teammate_of
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program, error_of
 
@@ -125,7 +125,7 @@ def beside(first: Answer | Status | str, then: Answer | Status | str = "Here I a
 
     def play(body: dict) -> Answer | Status | str:
         told = json.dumps(body["messages"])
-        if re.search(r"# You are \w+, a teammate", json.dumps(body["system"])):
+        if teammate_of(body):
             return then if "once more" in told else first
         if "TeamCreate" not in told:
             return Answer(tools=[("TeamCreate", {"team_name": "crew", "description": "d"})])

@@ -7,6 +7,7 @@ from itertools import chain, repeat
 
 import pytest
 
+from tests.support.model_requests import newest_text
 from tests.ui.member_processes.house import BYPASS, kill
 from tests.ui.subagents.play import Held, agent, call
 from tests.ui.terminal_driver import Person
@@ -18,7 +19,7 @@ def asks_bob(seen):
     """Asks bob to stop as soon as he has reported, and goes on when he has answered."""
 
     def lead(body):
-        words = "\n".join(block.get("text", "") for block in body["messages"][-1]["content"])
+        words = newest_text(body)
         seen.append(words)
         if "bob's report." in words:
             return call("SendMessage", to="bob", message={"type": "shutdown_request", "reason": "all is done"})

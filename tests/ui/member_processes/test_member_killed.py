@@ -7,6 +7,7 @@ from itertools import chain, repeat
 
 import pytest
 
+from tests.support.model_requests import newest_text
 from tests.support.notices import notices
 from tests.ui.member_processes.house import House, kill, until
 from tests.ui.program import Mark
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.promise("B7", "D4", "D5", "F20", "F21")
 
 def newest(body):
     """What the newest message says, results of calls left out."""
-    return "\n".join(block.get("text", "") for block in body["messages"][-1]["content"])
+    return newest_text(body)
 
 
 class Lead:

@@ -6,6 +6,7 @@ from itertools import chain, repeat
 
 import pytest
 
+from tests.support.model_requests import newest_text
 from tests.support.notices import notices
 from tests.ui.member_processes.house import BACKENDS, BYPASS, until
 from tests.ui.program import told_results
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.promise("D3", "D4", "F20", "F21", "F23")
 
 
 def newest(body):
-    return "\n".join(block.get("text", "") for block in body["messages"][-1]["content"])
+    return newest_text(body)
 
 
 def asks(why):

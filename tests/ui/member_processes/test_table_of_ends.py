@@ -10,6 +10,7 @@ import pytest
 
 from teamwright.testing.model_server_replies import Answer, Status
 from tests.docs.pages import ROOT
+from tests.support.model_requests import newest_text
 from tests.ui.member_processes.house import BYPASS, DETACHED, TMUX, House, kill, until
 from tests.ui.subagents.play import Held, agent, call
 from tests.ui.terminal_driver import CTRL_D, Person
@@ -26,7 +27,7 @@ PLACES = [
 
 
 def newest(body: dict) -> str:
-    return "\n".join(block.get("text", "") for block in body["messages"][-1]["content"])
+    return newest_text(body)
 
 
 class Rounds:

@@ -13,6 +13,7 @@ import pytest
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from tests.live.service import NO_KEY, NOT_ASKED, UNNAMED, models
+from tests.support.model_requests import teammate_of
 from tests.support.waits import WAIT_S
 from tests.ui.program import KEY
 
@@ -24,8 +25,7 @@ NUMBERS = Answer("\n".join(f"number {n}" for n in range(4_000)) + " nine hundred
 
 
 def who(body: dict) -> str:
-    found = re.search(r"# You are (\w+), a teammate", json.dumps(body))
-    return found[1] if found else "lead"
+    return teammate_of(body) or "lead"
 
 
 def said(body: dict) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
+from tests.support.model_requests import first_text
 from tests.support.waits import WAIT_S, wait_until
 from tests.ui.program import Program, told_results
 
@@ -33,7 +34,7 @@ def call(tool: str, **given: Any) -> Answer:
 
 
 def first_words(body: dict[str, Any]) -> str:
-    return "\n".join(block.get("text", "") for block in body["messages"][0]["content"])
+    return first_text(body)
 
 
 def notices(body: dict[str, Any]) -> list[tuple[str, str]]:

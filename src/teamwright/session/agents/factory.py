@@ -29,16 +29,17 @@ from teamwright.agent.prompt import (
     PrefixCache,
     PrefixModel,
     PromptEnvironment,
-    SessionPart,
+    SessionNote,
     lead_prompt,
     load_conversation,
     subagent_prompt,
+    teammate_identity,
     teammate_prompt,
 )
 from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.agent.tool import AnyTool, LastWriters, Workplace
 from teamwright.agent.toolbox import CallNumbers, Toolbox
-from teamwright.agent.transcript import TAG_KEY, WORKTREE_KEY, header_tag_key, read_header
+from teamwright.agent.transcript import TAG_KEY, WORKTREE_KEY, read_header
 from teamwright.approvals.plan_approvals import PlanApprovals
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_meter import Meters
@@ -62,7 +63,9 @@ from teamwright.sandbox.policy import SandboxSettings, narrow
 from teamwright.session.agents.factory_parts import (
     CompactionFactory,
     ServerReminder,
+    allow_memory,
     fork_definition,
+    read_memory,
     start_fork,
     start_reading_state,
     starting_point,
@@ -301,7 +304,7 @@ class AgentFactory(Struct, dict=True):
         def system() -> list[Block]:
             appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
             base = self.base or (kind.prompt if kind is not None else "")
-            return lead_prompt(self.toolset.teams, self._session_part(header, policy), appended, base)
+            return lead_prompt(self.toolset.teams, appended, base)
 
         who = HookAgent(self.session, self._transcript, LEAD_KIND, LEAD, LEAD, own=self._transcript)
         basis = self._basis(who, model, replace(self.first, policy=lambda: policy, display_name=LEAD))
@@ -325,6 +328,7 @@ class AgentFactory(Struct, dict=True):
             compaction=self.compacting.make(team, system, self.prefixes, tools),
             model_calls_left=self.max_rounds if kind is None or self.max_rounds is not None else kind.max_turns,
             remind=self._reminder(policy, ReminderRole.LEAD),
+            session_note=lambda: self._session_note(policy, kind),
             wants_hour_cache=lambda: bool(team.running_members),
         )
         self.first.effort = agent.effort
@@ -397,9 +401,8 @@ class AgentFactory(Struct, dict=True):
             return None
         source = f"agent type {kind.name}"
         self.policy.add_rules(*parse_rules(kind.denied, Verdict.DENY, source, self.policy.scope.base))
-        kind = with_skills(
-            kind, self.policy, self.toolset.shelf, self.home.own, self.emit, otherwise=load_prompt("base")
-        )
+        kind = with_skills(kind, self.toolset.shelf, self.emit, otherwise=load_prompt("base"))
+        allow_memory(kind, self.policy, self.home.own, self.emit)
         if kind.mode is not None:
             self.resolver.notify_once(f"the mode {kind.mode} of {source} is not used: the lead has the session's mode")
         self.first.definition = kind
@@ -424,7 +427,8 @@ class AgentFactory(Struct, dict=True):
         place = await self._place_of(spec)
         await self.policies.read_tasks(team)
         policy = self.policies.make_policy(spec, lambda: self.policy, kind.name, kind.denied, place, spec.name)
-        kind = with_skills(kind, policy(), self.toolset.shelf, self.home.own, self.emit)
+        kind = with_skills(kind, self.toolset.shelf, self.emit)
+        allow_memory(kind, policy(), self.home.own, self.emit)
         waiting = blocked_callback(team, spec.name)
         inherited = self.inheritances[spec.name] = self.first.for_member(spec, kind, policy, waiting)
         inherited.place = place
@@ -438,7 +442,7 @@ class AgentFactory(Struct, dict=True):
             return self._visible_tools([*own, *await self._server_tools(kind, inherited)])
 
         def system() -> list[Block]:
-            return teammate_prompt(spec.name, team.name, kind, self._session_part(header, policy(), place))
+            return teammate_prompt(kind)
 
         who = HookAgent(
             self.session,
@@ -472,6 +476,7 @@ class AgentFactory(Struct, dict=True):
             compaction=self.compacting.make(team, system, prefixes, tools),
             model_calls_left=self._rounds_left(spec, budget, conversation),
             remind=self._reminder(inherited.current_policy(), ReminderRole.MEMBER),
+            session_note=lambda: self._session_note(policy(), kind, place, teammate_identity(spec.name, team.name)),
         )
 
     async def build_subagent(
@@ -493,7 +498,8 @@ class AgentFactory(Struct, dict=True):
         await self.limits.admit_subagent(parent.depth + 1, is_hook=kind.is_hook)
         spec, place = await self._subagent_place(spec, parent, run)
         policy = self.policies.make_policy(spec, parent.policy, parent.role_of(kind), kind.denied, place, parent.root)
-        kind = with_skills(kind, policy(), self.toolset.shelf, self.home.own, self.emit, otherwise=load_prompt("base"))
+        kind = with_skills(kind, self.toolset.shelf, self.emit, otherwise=load_prompt("base"))
+        allow_memory(kind, policy(), self.home.own, self.emit)
         plan = self.plans.make_plan_mode(policy(), self.home.plans, None)
         inherited = self.inheritances[agent_id] = parent.child(kind, policy, spec.model, run)
         inherited.place = place
@@ -502,7 +508,7 @@ class AgentFactory(Struct, dict=True):
         tools = [t for t in (*tools, *self.toolset.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
         tools += await self._server_tools(kind, inherited, (*NOT_FOR_SUBAGENTS, *parent.disallowed))
         tools = self._visible_tools(start.tools(tools, self.toolset))
-        system = subagent_prompt(kind, self._session_part(start.header, policy(), place))
+        system = subagent_prompt(kind)
         who = HookAgent(
             self.session,
             self._transcript,
@@ -539,6 +545,7 @@ class AgentFactory(Struct, dict=True):
             plan=plan,
             compaction=compaction,
             model_calls_left=self._rounds_left(spec, budget, conversation),
+            session_note=str if spec.fork else lambda: self._session_note(policy(), kind, place),
             wants_hour_cache=always_false if forked is None else forked.wants_hour_cache,
             caller=caller,
             parent_call=run.call,
@@ -731,14 +738,14 @@ class AgentFactory(Struct, dict=True):
         }
         return about if git is None else {**about, "git_head": git.head, "git_dirty": git.dirty}
 
-    def _session_part(
-        self, header: Mapping[str, Any] | None, policy: Policy, place: AgentWorkspace | None = None
-    ) -> SessionPart:
-        """Return the session's part of a prompt; a resumed agent keeps the key in its transcript's first line."""
-        key = self.tag_key if header is None else header_tag_key(header)
-        if place is not None:
-            return SessionPart(place.environment(self.place), key, place.instructions.initial_for(policy.withholds))
-        return SessionPart(self.place, key, self.instructions.initial_for(policy.withholds))
+    def _session_note(
+        self, policy: Policy, kind: AgentType | None, place: AgentWorkspace | None = None, identity: str = ""
+    ) -> str:
+        """Return the note at the beginning of an agent's conversation. `kind` is its type, whose memory it has."""
+        environment = self.place if place is None else place.environment(self.place)
+        instructions = self.instructions if place is None else place.instructions
+        memory = read_memory(kind, policy, self.home.own)
+        return SessionNote(environment, instructions.initial_for(policy.withholds), identity, memory).text()
 
     def _agent(
         self,
@@ -752,6 +759,7 @@ class AgentFactory(Struct, dict=True):
         compaction: Compaction,
         model_calls_left: int | None,
         remind: Remind = no_reminder,
+        session_note: Callable[[], str] = str,
         wants_hour_cache: Callable[[], bool] = always_false,
         caller: str = "",
         parent_call: str | None = None,
@@ -784,6 +792,7 @@ class AgentFactory(Struct, dict=True):
             has_listeners=self.attended,
             activity=basis.activity,
             remind=ServerReminder(remind, lambda: toolbox.tools, lambda: conversation.items),
+            session_note=session_note,
             caller=caller,
             hooks=basis.hooks,
             policy=basis.inherited.current_policy(),

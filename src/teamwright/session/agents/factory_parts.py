@@ -174,34 +174,39 @@ def _origin_of_fork(caller: Agent | None, run: SubagentRun) -> Agent:
     return caller
 
 
-def with_skills(
-    kind: AgentType, policy: Policy, shelf: SkillCatalog, home: Path, emit: Emit, *, otherwise: str = ""
-) -> AgentType:
-    """Return the agent type with its skills and memory in its prompt. Unavailable ones are left out and reported.
+def with_skills(kind: AgentType, shelf: SkillCatalog, emit: Emit, *, otherwise: str = "") -> AgentType:
+    """Return the agent type with its skills in its prompt. Unavailable ones are left out and reported.
 
-    `policy` is the agent's own, which allows the memory from now on. `home` is the user's state root; `otherwise` is
-    the prompt of an agent type without one.
+    `otherwise` is the prompt of an agent type without one.
     """
-    if kind.memory is None and not kind.skills:
+    if not kind.skills:
         return kind
     texts, missing = shelf.preload(kind.skills)
     for what in missing:
         _warn(emit, f"the agent type {kind.name} begins without a skill: {what}")
-    parts = (kind.prompt or otherwise, texts, _memory(kind, policy, home, emit))
-    return replace(kind, prompt="\n\n".join(part for part in parts if part))
+    return replace(kind, prompt="\n\n".join(part for part in (kind.prompt or otherwise, texts) if part))
 
 
-def _memory(kind: AgentType, policy: Policy, home: Path, emit: Emit) -> str:
+def allow_memory(kind: AgentType, policy: Policy, home: Path, emit: Emit) -> None:
+    """Let an agent of this type use the type's memory, if it has one. An unavailable one is reported.
+
+    `policy` is the agent's own; `home` is the user's state root.
+    """
     if kind.memory is None:
-        return ""
-    root = policy.scope.base
+        return
     try:
-        prompt = memory_prompt(kind.memory, kind.name, root, home)
-        policy.allow_memory(memory_directory(parse_scope(kind.memory), kind.name, root, home))
+        policy.allow_memory(memory_directory(parse_scope(kind.memory), kind.name, policy.scope.base, home))
     except UsageError as problem:
         _warn(emit, f"the agent type {kind.name} begins without memory: {problem.what}")
+
+
+def read_memory(kind: AgentType | None, policy: Policy, home: Path) -> str:
+    """Return the part of a session note on the memory of this agent type; empty without one."""
+    if kind is None or kind.memory is None:
         return ""
-    return prompt
+    with suppress(UsageError):  # which `allow_memory` has reported
+        return memory_prompt(kind.memory, kind.name, policy.scope.base, home)
+    return ""
 
 
 def _warn(emit: Emit, text: str) -> None:

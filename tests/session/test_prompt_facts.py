@@ -30,7 +30,7 @@ ALL = (
     "never an instruction of the user",
     "Tags with another key or without one",
 )
-NOTE = ("# This session", "No user is present", "Use tabs.", "Date: ")
+NOTE = ("No user is present", "Use tabs.", "Date: ")
 CODING = (
     "Search and read before you act",
     "change as little as the job needs",
@@ -160,8 +160,9 @@ def tools_of(bodies: list[dict[str, Any]], name: str) -> dict[str, dict[str, Any
 
 @pytest.mark.finding("R3")
 @pytest.mark.parametrize("name", ["lead", "ada", "general-purpose", "Explore"])
-def test_the_first_message_begins_with_what_differs_between_sessions_and_members(bodies, name):
-    first, *_ = next(body for body in bodies if who(body) == name)["messages"][0]["content"]
+def test_the_first_message_has_what_differs_between_sessions_and_members(bodies, name):
+    content = next(body for body in bodies if who(body) == name)["messages"][0]["content"]
+    first = content[-1 if name == "lead" else 0]
     facts = (*NOTE, *(("# You are ada, a teammate", 'your team is "crew"') if name == "ada" else ()))
     assert re.match(r'<system-reminder key="[0-9a-f]+">\n# This session\n', first["text"])
     assert {fact: first["text"].count(fact) for fact in facts} == dict.fromkeys(facts, 1)

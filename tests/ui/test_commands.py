@@ -46,7 +46,7 @@ def test_a_command_is_told_with_arguments_output_and_files(repo, mine):
     put(mine / "commands" / "review.md", REVIEW)
     done, bodies = run(repo, mine, "-p", "/review topic now", stdin="from a pipe\n")
     assert (done.returncode, done.stdout) == (0, "Hello.\n"), done.stderr
-    _, *blocks = [block["text"] for block in bodies[0]["messages"][0]["content"]]
+    *blocks, _ = [block["text"] for block in bodies[0]["messages"][0]["content"]]
     assert blocks[0] == "from a pipe"
     assert blocks[1] == "Review topic (topic now).\nseen-topic\nRules: @main.py and @/etc/hostname"
     assert "print('hello')" in blocks[2]

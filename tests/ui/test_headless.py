@@ -59,8 +59,8 @@ def test_files_that_a_prompt_names_are_attached_and_what_was_piped_attaches_noth
     assert done.returncode == 0
     blocks = served.server.bodies[0]["messages"][0]["content"]
     assert len(blocks) == 3
-    assert "print('hello')" in blocks[2]["text"]
-    assert 'path="main.py"' in blocks[2]["text"]
+    assert "print('hello')" in blocks[1]["text"]
+    assert 'path="main.py"' in blocks[1]["text"]
     assert "not to be sent" not in json.dumps(served.server.bodies)
 
 

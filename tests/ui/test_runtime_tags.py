@@ -26,9 +26,7 @@ BYPASS = "--dangerously-skip-permissions"
 
 def key_of(body: dict[str, Any]) -> str:
     """The key that the first message of a request names."""
-    found = KEY.match(body["messages"][0]["content"][0]["text"])
-    assert found is not None
-    return found[1]
+    return KEY.findall("".join(block.get("text", "") for block in body["messages"][0]["content"]))[-1]
 
 
 def texts(body: dict[str, Any]) -> Iterator[str]:

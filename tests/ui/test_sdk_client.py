@@ -13,6 +13,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Status
+from tests.support.model_requests import is_session_note
 from tests.support.preloaded import COMMAND
 from tests.support.programs import require
 from tests.support.waits import WAIT_S
@@ -224,7 +225,7 @@ def test_the_sdk_of_the_vendor_drives_this_program(tmp_path, repo, sdk, command,
 @pytest.mark.parametrize("example", EXPECTED)
 def test_the_documented_uses_of_the_sdk_work(tmp_path, repo, sdk, command, example):
     def script(body):
-        last = body["messages"][-1]["content"]
+        last = [block for block in body["messages"][-1]["content"] if not is_session_note(block.get("text", ""))]
         if last[0]["type"] == "tool_result":
             return "Done: sum 3" if last[0]["content"] == "sum 3" else "Done."
         if last[0]["text"] == "errors":

@@ -332,4 +332,4 @@ def test_a_resume_says_which_lines_of_its_files_were_damaged_and_continues_valid
     assert roles(body) == ["user", "assistant"] * 2 + ["user"]
     blocks = [block for message in body["messages"] for block in message["content"]]
     assert {block["type"] for block in blocks} == {"text"}, blocks
-    assert "transcript file was damaged" in blocks[1]["text"]
+    assert "transcript file was damaged" in blocks[2]["text"]

@@ -36,7 +36,7 @@ from teamwright.agent.tool import ToolResult
 from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.models.model import ENDS, AnswerEnd, BudgetRefusal, Failure, Reply, Request, kept_blocks
 from teamwright.protocol.events import Notice
-from teamwright.protocol.ids import message_id
+from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.messages import Block, ToolCall, message_text, tool_calls, tool_result_block
 from teamwright.protocol.usage import NO_USAGE, Usage
 
@@ -342,7 +342,10 @@ def append_user_message(agent: Agent, message: UserMessage) -> None:
     if note:
         message = replace(message, blocks=(*message.blocks, agent.tags.note(note)))
     session = due_session_note(agent)
-    blocks = (*session, *message.blocks) if begins else (*message.blocks, *session)
+    # Members have most of it in common, and a cache keeps beginnings. The lead has no sibling, and programs that list
+    # sessions show the first text of its file.
+    comes_first = begins and agent.name != LEAD
+    blocks = (*session, *message.blocks) if comes_first else (*message.blocks, *session)
     agent.conversation.append_user_message(replace(message, blocks=blocks))
     agent.lacks_session_note = agent.is_session_note_changed = False
     agent.emit_message("user", message.blocks)

@@ -37,3 +37,11 @@ def text_of(message: dict[str, Any]) -> str:
     """Return the texts of a message of the Messages API, without the session note and without results."""
     texts = (block.get("text", "") for block in message["content"])
     return "\n".join(text for text in texts if not is_session_note(text))
+
+
+def without_session_notes(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages without session notes: their directory may have any word in it."""
+    return [
+        {**message, "content": [block for block in message["content"] if not is_session_note(block.get("text", ""))]}
+        for message in messages
+    ]

@@ -12,7 +12,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Stall, Status
-from tests.support.model_requests import is_session_note, teammate_of
+from tests.support.model_requests import is_session_note, teammate_of, without_session_notes
 from tests.ui.terminal_driver import ALT_ENTER, BACKSPACE, CTRL_C, CTRL_D, ENTER, Person
 
 Reply = Answer | Stall | Status | str
@@ -31,7 +31,7 @@ def told(body: dict) -> str:
 
 
 def all_told(body: dict) -> str:
-    return json.dumps(body["messages"], ensure_ascii=False)
+    return json.dumps(without_session_notes(body["messages"]), ensure_ascii=False)
 
 
 def bash(command: str) -> Answer:

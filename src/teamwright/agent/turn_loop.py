@@ -339,16 +339,15 @@ def append_user_message(agent: Agent, message: UserMessage) -> None:
     """Store a user message with its reminder, then show it."""
     begins = not message.blocks or message.blocks[0]["type"] != "tool_result"
     note = agent.remind(begins)
-    if note:
-        message = replace(message, blocks=(*message.blocks, agent.tags.note(note)))
+    reminder = (agent.tags.note(note),) if note else ()
     session = due_session_note(agent)
     # Members have most of it in common, and a cache keeps beginnings. The lead has no sibling, and programs that list
     # sessions show the first text of its file.
     comes_first = begins and agent.name != LEAD
     blocks = (*session, *message.blocks) if comes_first else (*message.blocks, *session)
-    agent.conversation.append_user_message(replace(message, blocks=blocks))
+    agent.conversation.append_user_message(replace(message, blocks=(*blocks, *reminder)))
     agent.lacks_session_note = agent.is_session_note_changed = False
-    agent.emit_message("user", message.blocks)
+    agent.emit_message("user", (*message.blocks, *reminder))
 
 
 def _result_blocks(

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from teamwright.testing.model_server_replies import Answer, Status
+from tests.support.model_requests import text_of
 from tests.support.waits import WAIT_S
 from tests.ui.program import words_of
 from tests.ui.subagents.play import Files, Held, Play, agent, call
@@ -59,7 +60,7 @@ def test_words_for_one_that_runs_has_ended_or_is_forgotten_reach_it_by_its_id(tm
         assert again.returncode == 0, again.stderr
     assert play.notices() == [(id, "completed")] * 3
     child = [m for m in play.asked("kid")[-1]["messages"] if m["role"] == "user"]
-    assert [m["content"][0]["text"] for m in child] == ["JOB kid", "Also the tests.", "Once more.", "And a last time."]
+    assert [text_of(m) for m in child] == ["JOB kid", "Also the tests.", "Once more.", "And a last time."]
 
 
 def held_go(held: Held):

@@ -22,6 +22,7 @@ from tests.pairs.parts import (
     write,
 )
 from tests.support.leftovers import await_end
+from tests.support.model_requests import newest_text
 from tests.support.programs import needs
 from tests.support.repositories import git
 from tests.support.waits import WAIT_S
@@ -355,8 +356,11 @@ def test_a_hook_that_refuses_a_completion_comes_before_the_review(opened, repo, 
     refused = tmp_path / "refused"
     command = f"[ -e {refused} ] || {{ touch {refused}; echo 'Test it first.' >&2; exit 2; }}"
     done = update(status="completed")
-    lead = [agent("JOB ann", name="ann"), given("ann", metadata={"review": "lead"}), "Wait."]
-    lead += [update(review="approve"), *["Seen."] * 3]
+
+    def approve_when_asked(body):
+        return update(review="approve") if "review" in newest_text(body) else "Wait."
+
+    lead = [agent("JOB ann", name="ann"), given("ann", metadata={"review": "lead"}), *[approve_when_asked] * 6]
     program, play = opened(lead, ann=[READY, write("ann.txt"), done, done, "Done."])
     program.settings(hooks=hook("TaskCompleted", "", type="command", command=command))
     assert program.run("-p", "go", BYPASS).returncode == 0

@@ -1,4 +1,4 @@
-"""Who asks: the agent of a request that a model server of a test receives."""
+"""Requests that a model server of a test receives: the agent that sent one, and its texts without the session note."""
 
 import json
 import re

@@ -67,7 +67,7 @@ OLD_NOTE_HEAD = b"# Where you are\\nDirectory: "
 
 
 class SessionNote(Struct, frozen=True):
-    """What an agent has to know at the beginning of its conversation and no system prompt contains.
+    """The facts that an agent gets with its first message, because they differ between sessions or agents.
 
     `identity` says who a teammate is; `memory` is the memory of its agent type.
     """
@@ -121,7 +121,7 @@ def received_session_notes(agent: Agent) -> list[Block]:
 
 
 def without_session_notes(agent: Agent, items: Iterable[bytes]) -> list[bytes]:
-    """Return encoded messages of the agent without session notes, for a text that stands for them."""
+    """Return encoded messages of the agent without session notes, for a summary."""
     mark = _note_mark(agent)
     return [_without_marked(item, mark) if mark in item else item for item in items]
 

@@ -20,10 +20,10 @@ from teamwright.protocol.usage import Usage
 BYTES_PER_TOKEN = 4
 
 MIN_LEARNED_BYTES = 2_000
-"""Messages with fewer bytes are not learned from: names of roles and tags, which nobody sees, are too much of them."""
+"""Messages with fewer bytes are not learned from: too much of them is what the service adds, such as roles."""
 
-LEAST_RATIO, MOST_RATIO = 1.0, 5.0
-"""The bounds of a learned ratio, in bytes a token."""
+LEAST_RATIO = 1.0
+"""The smallest ratio that is learned, in bytes a token. The largest is 4, so no prompt looks shorter than before."""
 
 IMAGE_TOKENS = 1_600
 """The most tokens that an image counts, regardless of its bytes."""
@@ -85,7 +85,7 @@ class TokenRatio(Struct):
 
 
 def _bounded(ratio: float) -> float:
-    return min(max(ratio, LEAST_RATIO), MOST_RATIO)
+    return min(max(ratio, LEAST_RATIO), BYTES_PER_TOKEN)
 
 
 UNKNOWN_RATIO = TokenRatio()

@@ -92,6 +92,53 @@ async def test_a_pause_is_told_until_the_model_is_heard_and_is_not_stalled():
     activity.end_turn()
 
 
+@pytest.mark.finding("R9")
+async def test_a_prompt_that_is_read_is_told_in_steps_and_is_never_stalled():
+    heard = Heard()
+    activity = Watchdog(heard, tell_s=0.005, stalled_s=0.01).activity("ada")
+    activity.start_turn()
+    activity.start_model_call("m")
+    activity.note_prompt_read(0.0)
+    event = await heard.next()
+    assert (event.doing, event.what, event.stalled, event.own_server) == ("prompt", "", False, True)
+    assert timers() == 0, "it may last for an hour and costs nothing more"
+    for share in (0.41, 0.42, 0.43, 0.5, 1.0):
+        activity.note_prompt_read(share)
+    assert [event.what for event in heard.events[1:]] == ["41 %", "50 %", "100 %"]
+    activity.note_output(is_content=False)
+    assert heard.events[-1].doing == "prompt", "counts are no content"
+    activity.note_output()
+    assert (heard.events[-1].doing, heard.events[-1].own_server) == ("model", True)
+    activity.end_turn()
+
+
+@pytest.mark.finding("R9")
+async def test_a_prompt_that_is_read_within_a_second_is_not_told():
+    heard = Heard()
+    activity = Watchdog(heard, tell_s=LONG, stalled_s=LONG).activity("ada")
+    activity.start_turn()
+    for _ in range(20):
+        activity.start_model_call("m")
+        for share in range(101):
+            activity.note_prompt_read(share / 100)
+        activity.note_output()
+    activity.end_turn()
+    assert heard.events == []
+
+
+@pytest.mark.finding("R9")
+async def test_the_end_of_a_wait_for_a_slot_is_told_as_the_beginning_of_reading():
+    heard = Heard()
+    activity = Watchdog(heard, tell_s=0.005, stalled_s=LONG).activity("ada")
+    activity.start_turn()
+    activity.start_model_call("m")
+    activity.start_wait("a free slot of its server")
+    assert (await heard.next()).doing == "pause"
+    activity.note_prompt_read(0.0)
+    assert heard.events[-1].doing == "prompt"
+    activity.end_turn()
+
+
 async def test_work_between_calls_stalls_too():
     heard = Heard()
     activity = Watchdog(heard, tell_s=0.005, stalled_s=0.01).activity("ada")

@@ -45,6 +45,15 @@ async def holds(page):
         await asyncio.to_thread(sys.stdin.readline)
 
 
+async def holds_one(page):
+    """Take the only place of all processes, and never give it back."""
+    one = RateLimiter(max_running=1, store=FileRateLimitStore(Path(page)))
+    say("ready")
+    async with one.permit():
+        say("in")
+        await asyncio.to_thread(sys.stdin.readline)
+
+
 async def calls(page, file, times, seconds):
     """Many calls at once, each of so many seconds; each writes when it begins and ends."""
     one = rate_limiter(page)

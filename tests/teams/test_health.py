@@ -37,6 +37,8 @@ CASES = [
     (facts("pending"), ("working", "starts")),
     (facts("working", doing="tool", what="Bash make"), ("working", "Bash make")),
     (facts("working", doing="model"), ("working", "the model answers")),
+    (facts("working", doing="prompt"), ("working", "waits for the answer to begin")),
+    (facts("working", doing="prompt", what="41 %"), ("working", "reads the prompt 41 %")),
     (facts("working", blockers="#3"), ("working", "")),
     (facts("idle", blockers="#3 (ben)", awaited_answer="ben"), ("waiting", "#3 (ben)")),
     (facts("idle", awaited_answer="ben"), ("waiting", "an answer of ben")),

@@ -15,6 +15,9 @@ from teamwright.protocol.events import Emit, Progress
 NOTIFY_AFTER_S = 1.0
 """Seconds that a call lasts before an event reports it."""
 
+PROMPT_STEP = 0.05
+"""The share of a prompt that is read between two events about it: even the longest prompt has few."""
+
 STALLED_AFTER_S = 120.0
 """Default number of seconds without output after which a working agent counts as stalled."""
 
@@ -83,6 +86,8 @@ class AgentActivity(Struct, eq=False):
     _at_work: bool = False
     _notified: bool = False
     _stalled: bool = False
+    _told_share: float = 0.0
+    _own_server: bool = False
     _turn_began: float = 0.0
     _worked: float = 0.0
 
@@ -102,16 +107,38 @@ class AgentActivity(Struct, eq=False):
     def start_model_call(self, model: str) -> None:
         """Note that a model call has started."""
         self._model = model
+        self._own_server = False
         self._start_step("model", model)
 
     def start_wait(self, what: str) -> None:
         """Note that the model call waits: for a rate limit, or before the next attempt."""
         self._start_step("pause", what)
 
-    def note_output(self) -> None:
-        """Note output of the model: the agent is not stalled and does not wait any more."""
+    def note_prompt_read(self, share: float) -> None:
+        """Note that a server of the user has the prompt, and has read this share of it; 0 where it does not say.
+
+        Such a server may compute for minutes before it answers, so the agent is not stalled meanwhile.
+        """
         self._last_output = time.monotonic()
-        if self._stalled or self._activity == "pause":
+        is_new_step = self._activity != "prompt"
+        if is_new_step:
+            told = self._notified
+            self._own_server = True
+            self._start_step("prompt", "")
+            self._notified, self._told_share = told, 0.0
+        if share:
+            self._detail = f"{share * 100:.0f} %"
+        if self._notified and (is_new_step or share - self._told_share >= PROMPT_STEP):
+            self._told_share = share
+            self._notify()
+
+    def note_output(self, *, is_content: bool = True) -> None:
+        """Note output of the model: the agent is not stalled and does not wait any more.
+
+        Content of the answer also ends the reading of the prompt.
+        """
+        self._last_output = time.monotonic()
+        if self._stalled or self._activity == "pause" or (is_content and self._activity == "prompt"):
             was_notified = self._notified
             self._start_step("model", self._model)
             if was_notified:
@@ -150,7 +177,7 @@ class AgentActivity(Struct, eq=False):
         if self._calls:
             since = min(begun for _, begun in self._calls.values())
             return self._notify_when_due(now, since)
-        if self._activity == "pause":
+        if self._activity in {"pause", "prompt"}:
             return self._notify_when_due(now, self._since)
         if not self._stalled and now - self._last_output >= self._stalled_s:
             self._stalled = True
@@ -193,8 +220,17 @@ class AgentActivity(Struct, eq=False):
             what, since = min(self._calls.values(), key=lambda call: call[1])
             doing = "tool"
         began = time.time() - (time.monotonic() - since)
-        event = Progress(member=self.member, doing=doing, what=what, since=round(began, 3), stalled=self._stalled)
-        self.watchdog.emit(event)
+        own = self._own_server and doing in {"model", "prompt"}
+        self.watchdog.emit(
+            Progress(
+                member=self.member,
+                doing=doing,
+                what=what,
+                since=round(began, 3),
+                stalled=self._stalled,
+                own_server=own,
+            )
+        )
 
     @property
     def _notify_s(self) -> float:

@@ -391,7 +391,10 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
     activity.start_model_call(agent.model.card.name)
     async with aclosing(agent.model.stream(request)) as parts:
         async for part in parts:
-            activity.note_output()
+            if isinstance(part, AlivePart) and part.prompt_read is not None:
+                activity.note_prompt_read(part.prompt_read)
+            else:
+                activity.note_output(is_content=_is_content(part))
             so_far.add(part)
             if isinstance(part, Retrying) or written_tokens(so_far.size) > charged_at:
                 charged_at = longest if isinstance(part, Retrying) else written_tokens(so_far.size) + longest // 16
@@ -438,6 +441,11 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
                 case _:
                     pass
     return Failure("model-failed", f"the stream of {agent.model.card.name} ended without a Reply or a Failure")
+
+
+def _is_content(part: Part) -> bool:
+    """Return False for counts and signs of progress, which may come before the content of an answer."""
+    return part.size > 0 if isinstance(part, AlivePart) else not isinstance(part, UsagePart)
 
 
 async def _has_fallback(agent: Agent) -> bool:

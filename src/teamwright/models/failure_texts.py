@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import get_command, start_command, widen_command
-from teamwright.models.model import REQUEST_ID, SERVICE_SAID, Failure, ModelCard
+from teamwright.models.model import REQUEST_ID, SEEN, SERVICE_SAID, Failure, ModelCard
 from teamwright.models.service_error import (
     ServiceError,
     is_context_full,
@@ -63,7 +63,7 @@ def to_failure(trouble: ServiceError, card: ModelCard, endpoint: Endpoint, tries
     if explanation.key:
         looked_at.append(("key", endpoint.display_key))
     if service_text and service_text not in explanation.what:
-        looked_at.append((SERVICE_SAID, service_text))
+        looked_at.append((SERVICE_SAID if trouble.kind == "http" else SEEN, service_text))
     if trouble.answer.request_id:
         looked_at.append((REQUEST_ID, endpoint.scrub(trouble.answer.request_id)))
     if tries > 1:
@@ -188,7 +188,7 @@ def _silence_text(trouble: ServiceError, endpoint: Endpoint) -> FailureText:
             "no-network", f"{name} at {endpoint.display_address} could not be reached", _check_connection(endpoint)
         )
     if trouble.kind == "stalled":
-        return FailureText("model-failed", f"{name} stopped sending", ("continue later: all state is saved",))
+        return FailureText("model-failed", f"{name} {trouble.message}", ("continue later: all state is saved",))
     if trouble.kind == "endless":
         return FailureText(
             "model-failed",

@@ -29,6 +29,16 @@ _SERVE = {
     "lmstudio": "lms server start",
 }
 _WIDEN = {**_SERVE, "lmstudio": "lms load {model} --context-length {room}"}
+_SLOTS = {
+    "ollama": "OLLAMA_NUM_PARALLEL={slots} OLLAMA_CONTEXT_LENGTH={room} ollama serve",
+    "llamacpp": "llama-server -m FILE.gguf --jinja --parallel {slots} -c {whole} --cache-ram {cache}",
+    "lmstudio": "load the model with {slots} concurrent predictions and a window of {room} tokens",
+}
+"""Ways to give a server a slot for each agent. llama.cpp divides its window among the slots."""
+
+CACHE_MIB = 8_192
+"""The memory in MiB in which llama.cpp keeps the prompts that others displaced: its own default, written out."""
+
 _GET = {
     "ollama": "ollama pull {model}",
     "lmstudio": "lms get {model}",
@@ -60,6 +70,12 @@ def widen_command(provider: str, model: str, tokens: int) -> str:
     known = _WIDEN.get(provider)
     do = known.format(room=room, model=model) if known else f"give the server a window of {room:,} tokens"
     return f"{do}          ({_FIRST.get(provider, '')}64k or more for a team)"
+
+
+def slots_command(provider: str, slots: int) -> str:
+    """Return the command or step that gives it so many slots; empty for a server that needs none."""
+    known = _SLOTS.get(provider, "")
+    return known.format(slots=slots, room=RECOMMENDED_WINDOW, whole=RECOMMENDED_WINDOW * slots, cache=CACHE_MIB)
 
 
 PROBE_S = 0.3

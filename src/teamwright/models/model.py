@@ -108,11 +108,13 @@ class AlivePart(Struct, frozen=True):
     """A sign of progress without text, at most one a second or 2,048 bytes: the answer grows, or may continue.
 
     `waits_for` is the reason why the request waits instead, e.g. a rate limit; the next part ends the wait. `size` is
-    the number of bytes of the answer that came since the last part and are not shown: arguments of calls.
+    the number of bytes of the answer that came since the last part and are not shown: arguments of calls. `prompt_read`
+    is the share of the prompt that a server of the user has read (0 … 1), before it answers; 0 where it does not say.
     """
 
     waits_for: str = ""
     size: int = 0
+    prompt_read: float | None = None
 
 
 class UsagePart(Struct, frozen=True):
@@ -149,11 +151,24 @@ class Reply(Struct, frozen=True):
         return answer_end(self.stop_reason, self.content)
 
 
+SLOT_WAIT = "a free slot of its server"
+"""The wait reason of a call to a server whose slots are all in use."""
+
 REQUEST_ID = "request"
 """The label of the service's id of the request among the facts of a failure."""
 
 SERVICE_SAID = "it said"
 """The label of the service's own sentence among the facts of a failure."""
+
+SEEN = "seen"
+"""The label of what was seen of the exchange, in words of this program, for a failure without such a sentence."""
+
+
+def find_cause(looked_at: Iterable[tuple[str, str]]) -> str:
+    """Return the service's own sentence among the facts, else what was seen of the exchange; empty without both."""
+    facts = dict(looked_at)
+    return facts.get(SERVICE_SAID) or facts.get(SEEN, "")
+
 
 _MAX_SENTENCE = 300
 """Characters of a service's sentence that are shown within a line."""
@@ -191,8 +206,8 @@ class Failure(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """The failure, followed by the service's own sentence, without its full stop."""
-        service_text = dict(self.looked_at).get(SERVICE_SAID, "").strip()
+        """The failure, followed by its cause, without the full stop."""
+        service_text = find_cause(self.looked_at).strip()
         if len(service_text) > _MAX_SENTENCE:
             service_text = service_text[: _MAX_SENTENCE - 1] + "…"
         return f"{self.what}: {service_text}".rstrip(".") if service_text else self.what

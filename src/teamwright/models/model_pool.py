@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from teamwright.models.model import Model, ModelCard
+from teamwright.models.model import SLOT_WAIT, Model, ModelCard
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.names import aliases, is_known_id, known_ids, known_providers, require_key, resolve_model
 from teamwright.models.provider_table import make_endpoint
@@ -28,19 +28,21 @@ ShareRateLimit: TypeAlias = "Callable[[Endpoint, RateLimiter], Awaitable[None]]"
 """Connects the rate limiter of an endpoint's credential with those of other machines."""
 
 
-def format_for(card: ModelCard, endpoint: Endpoint) -> ApiFormat | None:
-    """Return the format of an endpoint's API; None is the Messages API."""
+def format_for(card: ModelCard, endpoint: Endpoint, *, has_progress: bool = False) -> ApiFormat | None:
+    """Return the format of an endpoint's API; None is the Messages API. `has_progress`: its server is llama.cpp, which
+    can report how much of a prompt it has read.
+    """
     match endpoint.api:
         case "messages":
             return None
         case "openai-chat":
             from teamwright.models.providers.openai_chat import OpenAiChat
 
-            return OpenAiChat(endpoint)
+            return OpenAiChat(endpoint, reports_progress=has_progress)
         case "openai-responses":
             from teamwright.models.providers.openai_responses import OpenAiResponses
 
-            return OpenAiResponses(endpoint)
+            return OpenAiResponses(endpoint, reports_progress=has_progress)
         case "gemini":
             from teamwright.models.providers.gemini import Gemini
 
@@ -87,9 +89,10 @@ class ModelPool:
         if key not in self._open:
             served = ServerModelFacts(endpoint)
             card = await served.card_when_opened(card)
-            most = known_providers(settings)[card.provider].requests
+            most = known_providers(settings)[card.provider].requests or served.slots
             limiter = rate_limiter_for(endpoint.fingerprint, rate_limit_file(self._home, endpoint), most)
-            api_format = format_for(card, endpoint)
+            limiter.place = SLOT_WAIT if served.slots else limiter.place
+            api_format = format_for(card, endpoint, has_progress=served.has_progress)
             model = ServiceModel(
                 card, endpoint, rate_limiter=limiter, settings=settings, api_format=api_format, served=served
             )

@@ -31,16 +31,22 @@ _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)\s*$", re.M)
 
 
 class ServerFacts(Struct, frozen=True):
-    """Facts about one model, as its server reports them; None is not reported. `window` is in tokens."""
+    """Facts about one model, as its server reports them; None is not reported. `window` is in tokens.
+
+    `slots` is how many requests the server computes at once; others wait. `progress`: the server can report how much of
+    a prompt it has read.
+    """
 
     window: int | None = None
     images: bool | None = None
     tools: bool | None = None
     thinking: bool | None = None
+    slots: int | None = None
+    progress: bool | None = None
 
     def or_else(self, other: ServerFacts) -> ServerFacts:
         """Return these facts, completed with those of another answer."""
-        names = ("window", "images", "tools", "thinking")
+        names = self.__struct_fields__
         return ServerFacts(*(mine if (mine := getattr(self, n)) is not None else getattr(other, n) for n in names))
 
 
@@ -129,12 +135,20 @@ def _listed(server: Server, wire: str) -> ServerFacts:
 
 
 def _llamacpp(server: Server, wire: str) -> ServerFacts:
-    """Query llama.cpp: the window of a slot, and the features of model and template."""
+    """Query llama.cpp: the window of a slot, the number of slots, and the features of model and template.
+
+    Only llama.cpp has this answer with these fields, so it is known by them under any name of a provider.
+    """
     props = server.ask(server.root + "/props")
+    slots = _tokens(props.get("total_slots"))
     settings, kinds = _inner(props, "default_generation_settings"), _inner(props, "modalities")
     template = _inner(props, "chat_template_caps")
     return ServerFacts(
-        _tokens(settings.get("n_ctx")), _flag(kinds.get("vision")), _flag(template.get("supports_tools"))
+        _tokens(settings.get("n_ctx")),
+        _flag(kinds.get("vision")),
+        _flag(template.get("supports_tools")),
+        slots=slots,
+        progress=True if slots and settings else None,
     )
 
 

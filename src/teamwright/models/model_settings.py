@@ -20,6 +20,10 @@ STALL_QUIET_S = 600.0
 """The same for a local server, which reads a long prompt without a keep-alive, and for APIs other than the Messages
 API, where models think without one."""
 
+FIRST_CONTENT_S = 3600.0
+"""Default seconds that a server on the user's machine or network may take until its answer begins: it computes the
+prompt, which takes minutes on a slow machine, and a repeated request would compute it again."""
+
 LIMIT_HEADLESS_S = 300.0
 """Seconds that an agent of a headless run waits for a limit of the service to pass."""
 
@@ -145,7 +149,8 @@ class ModelSettings(Struct, frozen=True):
     read_timeout_s: float = 60.0
     """Seconds that an answer may stay without a byte."""
     stall_s: float | None = None
-    """Seconds that an answer may make no progress, in every format. None: `STALL_S`, or `STALL_QUIET_S`."""
+    """Seconds that an answer may make no progress, in every format. None: `STALL_S`, or `STALL_QUIET_S`, and until a
+    local server begins its answer `FIRST_CONTENT_S`."""
     betas: tuple[str, ...] = ()
     """Names for the `anthropic-beta` header, joined."""
     custom: Mapping[str, CustomProvider] = field(default_factory=_no_providers)

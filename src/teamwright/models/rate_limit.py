@@ -24,6 +24,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from teamwright.models.model import Prefix
 from teamwright.models.rate_limit_store import ANY_PERMIT, FileRateLimitStore, MemoryRateLimitStore, RateLimitStore
 from teamwright.models.rate_state import (
@@ -57,7 +59,8 @@ class RateLimiter:
         store: RateLimitStore | None = None,
     ) -> None:
         self._terms = RateLimitTerms(max_running, backoff_s, max_backoff_s)
-        self._capped = max_running < RateLimitTerms().max_running
+        self.place = "a free place among those who may call"
+        """What a call waits for while as many run as may run at once, in words."""
         self._store = store or MemoryRateLimitStore()
         self.running_count = 0
         """The number of running calls."""
@@ -65,6 +68,17 @@ class RateLimiter:
         self._followers: list[Callable[[], None]] = []
         self._mutex = threading.RLock()
         self._machines = 1
+
+    @property
+    def _capped(self) -> bool:
+        """True when fewer calls may run at once than without a setting or a server's word: processes share them."""
+        return self._terms.max_running < RateLimitTerms().max_running
+
+    def change_max_running(self, most: int) -> None:
+        """Let at most so many calls run at once from now on."""
+        if most != self._terms.max_running:
+            self._terms = replace(self._terms, max_running=most)
+            self._wake()
 
     @property
     def limit(self) -> int:
@@ -82,7 +96,7 @@ class RateLimiter:
         state = self._state()
         if state.paused_until > time.monotonic():
             return "the rate limit"
-        return "" if self.running_count < self._most(state) else "a free place among those who may call"
+        return "" if self.running_count < self._most(state) else self.place
 
     def share_among(self, machines: int) -> None:
         """Run only this machine's share of the calls that may run at once after a refusal, of so many machines."""
@@ -98,16 +112,29 @@ class RateLimiter:
             state = self._store.read()
         return state.at_time(time.monotonic()) if state.epoch else state
 
+    def try_permit(self) -> CallPermit | None:
+        """Return a permit to call at once, to be passed to `permit` without an await in between; None: it must wait."""
+        state = self._state()
+        with self._mutex:
+            if state.paused_until > time.monotonic() or self._queue or self.running_count >= self._most(state):
+                return None
+            place = self._take_permit(state)
+            if place is None:
+                self._store.release_permit(ANY_PERMIT)  # nobody waits yet
+                return None
+            self.running_count += 1
+        return CallPermit(state.epoch, place)
+
     @asynccontextmanager
-    async def permit(self) -> AsyncGenerator[CallPermit, None]:
-        """Yield a permit to call. Waits for the pause and for a permit, first come first served."""
-        permit, place = await self._enter()
+    async def permit(self, held: CallPermit | None = None) -> AsyncGenerator[CallPermit, None]:
+        """Yield a permit to call: `held`, or one that it waits for, first come first served and not during a pause."""
+        permit = held or await self._enter()
         try:
             yield permit
         finally:
-            self._leave(place)
+            self._leave(permit.place)
 
-    async def _enter(self) -> tuple[CallPermit, int]:
+    async def _enter(self) -> CallPermit:
         try:
             return await self._wait_for_permit()
         except asyncio.CancelledError:
@@ -116,7 +143,7 @@ class RateLimiter:
             self._wake()  # it may have been woken: then the next call takes its place
             raise
 
-    async def _wait_for_permit(self) -> tuple[CallPermit, int]:
+    async def _wait_for_permit(self) -> CallPermit:
         called = False
         while True:
             state = self._state()
@@ -129,7 +156,7 @@ class RateLimiter:
             if isinstance(outcome, int):
                 if state.is_limited:
                     self._wake()  # other processes may have released more permits than one
-                return CallPermit(state.epoch), outcome
+                return CallPermit(state.epoch, outcome)
             try:
                 # No event reports that another process released its permit, so poll.
                 async with time_limit(POLL_S * (1 + random.random()) if outcome.waits_for_others else None):
@@ -222,12 +249,13 @@ class RateLimiter:
 
 
 class CallPermit:
-    """The permit of one request. `epoch` distinguishes a known refusal from a new one."""
+    """The permit of one request. `epoch` distinguishes a known refusal from a new one, `place` is the store's."""
 
-    __slots__ = ("epoch",)
+    __slots__ = ("epoch", "place")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, place: int) -> None:
         self.epoch = epoch
+        self.place = place
 
 
 class _Waiting(NamedTuple):
@@ -243,14 +271,15 @@ def _set_done(place: asyncio.Future[None]) -> None:
 
 
 def rate_limiter_for(fingerprint: str, page: Path | None = None, most: int | None = None) -> RateLimiter:
-    """Return the rate limiter of a credential, one in the process, which lets `most` requests run at once.
+    """Return the rate limiter of a credential, one in the process, which lets `most` requests run at once from now on.
 
     With a `page` it is shared with all processes that name the same file; where that is impossible, it is this
     process's alone.
     """
-    key = (fingerprint, str(page or ""), most)
+    key = (fingerprint, str(page or ""))
     if key not in _RATE_LIMITERS:
-        _RATE_LIMITERS[key] = RateLimiter(max_running=most or RateLimitTerms().max_running, store=_open_store(page))
+        _RATE_LIMITERS[key] = RateLimiter(store=_open_store(page))
+    _RATE_LIMITERS[key].change_max_running(most or RateLimitTerms().max_running)
     return _RATE_LIMITERS[key]
 
 
@@ -261,7 +290,7 @@ def _open_store(page: Path | None) -> RateLimitStore:
         return MemoryRateLimitStore()
 
 
-_RATE_LIMITERS: dict[tuple[str, str, int | None], RateLimiter] = {}
+_RATE_LIMITERS: dict[tuple[str, str], RateLimiter] = {}
 
 WARM_S = 240.0
 """Seconds that a service is assumed to cache a prompt after its last use: five minutes, less a margin."""

@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import (
-    SERVICE_SAID,
     UNPARSED_CALL,
     AlivePart,
     Failure,
@@ -34,6 +33,7 @@ from teamwright.models.model import (
     TextPart,
     ThinkingPart,
     UsagePart,
+    find_cause,
     price_usage,
 )
 from teamwright.models.model_settings import STALL_QUIET_S, ModelSettings
@@ -238,7 +238,7 @@ class ServiceModel:
             if is_unparsed_call(attempt.trouble):
                 yield Retrying(_failure_reason(failure), 0.0, tries)
                 continue
-            silent_s += self._clocks.stall_s if attempt.trouble.kind == "stalled" else 0.0
+            silent_s += exchange.patience_s if attempt.trouble.kind == "stalled" else 0.0
             wait_s = self._backoff_s(tries) if attempt.shared_pause_s is None else attempt.shared_pause_s
             gives_up = silent_s >= STALL_QUIET_S or self._fails_too_long(wait_s)
             if gives_up or not self._is_worth_retry(attempt.trouble, tries):
@@ -261,18 +261,21 @@ class ServiceModel:
         self, attempt: _Attempt
     ) -> AsyncGenerator[TextPart | ThinkingPart | UsagePart | AlivePart, None]:
         """Run one exchange when the rate limiter permits it, and report its result to the limiter."""
-        if waits := self._rate_limiter.wait_reason:
-            yield AlivePart(waits)
+        permit = self._rate_limiter.try_permit()
+        if waits := permit is None:
+            yield AlivePart(self._rate_limiter.wait_reason or self._rate_limiter.place)
         with attempt.lead():
-            async with AsyncExitStack() as permit:
+            async with AsyncExitStack() as held:
                 try:
                     async with time_limit(self._longest_wait_s()):
-                        turn = await permit.enter_async_context(self._rate_limiter.permit())
+                        turn = await held.enter_async_context(self._rate_limiter.permit(permit))
                 except TimeoutError:
-                    attempt.trouble = self._last_trouble or ServiceError("stalled", "no call was possible in time")
+                    attempt.trouble = self._last_trouble or ServiceError("stalled", "could not be called in time")
                     return
                 async with aclosing(attempt.parts()) as parts:
-                    if waits:
+                    if self._endpoint.is_local:
+                        yield AlivePart(prompt_read=0.0)
+                    elif waits:
                         yield AlivePart()
                     async for part in parts:
                         yield part
@@ -359,7 +362,7 @@ class ServiceModel:
     def _failed_usage(self, attempt: _Attempt, request: Request) -> Usage:
         """Return the usage of a failed attempt whose answer had begun: it counts as a request then."""
         assembly = attempt.assembly
-        if not assembly.events and not (attempt.trouble and is_unparsed_call(attempt.trouble)):
+        if not assembly.has_begun and not (attempt.trouble and is_unparsed_call(attempt.trouble)):
             return Usage()
         request = replace(request, items=attempt.items)
         return price_usage(self._card, fill_usage(assembly.usage(), request, assembly.size))
@@ -448,12 +451,8 @@ class _Attempt:
 
     async def _events(self) -> AsyncGenerator[dict[str, Any], None]:
         outgoing = await self._format.build_request(self._prefix, self.items)
-        begun = False
         async with aclosing(self.exchange.events(outgoing, self._format.reader())) as events:
             async for event in events:
-                if not begun:
-                    begun = True
-                    self._cache_warmup.note_answer_began(self._prefix)
                 yield event
 
     def _alive(self, shown_at: float) -> tuple[AlivePart, ...]:
@@ -471,8 +470,8 @@ class _Attempt:
             # An error after the end of a complete answer does not invalidate it.
             self.trouble = None if self.assembly.is_whole else trouble
 
-    def _take(self, event: dict[str, Any]) -> list[TextPart | ThinkingPart | UsagePart]:
-        size = self.assembly.size
+    def _take(self, event: dict[str, Any]) -> list[TextPart | ThinkingPart | UsagePart | AlivePart]:
+        size, began = self.assembly.size, self.assembly.has_begun
         try:
             events = self._translate(event)
             if (tags := self._tags) is not None:
@@ -484,6 +483,10 @@ class _Attempt:
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError):
             raise ServiceError("strange", f"an event of an unknown shape: {event.get('type')}") from None
         self._check_length(size)
+        if self.assembly.has_begun and not began:
+            self._cache_warmup.note_answer_began(self._prefix)
+        if self.assembly.has_content and not self.exchange.is_answering:
+            self.exchange.note_content()
         if self.assembly.is_whole:
             self.exchange.end_soon(trailing=self._translator.has_trailing)
         return [part for part in parts if part is not None]
@@ -525,7 +528,7 @@ def _failure_reason(failure: Failure) -> str:
     if failure.slug == "no-network":
         more = failure.do[0] if failure.do and failure.do[0].startswith("start ") else ""
     else:
-        more = dict(failure.looked_at).get(SERVICE_SAID, "")
+        more = find_cause(failure.looked_at)
     return f"{failure.what}: {more[:MAX_REASON]}" if more else failure.what
 
 
@@ -544,12 +547,18 @@ _REPORTS_LATER = frozenset({"ollama", "lmstudio"})
 
 
 class ServerModelFacts:
-    """One model of a user's server, as the server reports it. `window` is in tokens, None until it is reported."""
+    """One model of a user's server, as the server reports it. `window` is in tokens, None until it is reported.
+
+    `slots` is how many requests the server computes at once, None where it does not say. `has_progress`: it can report
+    how much of a prompt it has read.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._queries_left = 0
         self.window: int | None = None
+        self.slots: int | None = None
+        self.has_progress = False
 
     async def card_when_opened(self, card: ModelCard) -> ModelCard:
         """Return the card with the server's facts, before the first request. A window in the user's settings is
@@ -583,6 +592,7 @@ class ServerModelFacts:
 
         reported = await asyncio.to_thread(model_server_queries.ask_server, self._endpoint, card.wire)
         self.window = None if is_set(card, "context_tokens") else reported.window
+        self.slots, self.has_progress = reported.slots, bool(reported.progress)
         return with_server(card, reported)
 
     async def explain_failure(self, failure: Failure, card: ModelCard) -> Failure:

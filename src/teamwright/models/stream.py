@@ -1,7 +1,8 @@
 """One HTTP exchange with a model service, and the assembly of its answer from the events of the Messages API's stream.
 
-The read timeout restarts at each byte, the progress timeout at each event except keep-alives. Leaving the iteration
-closes the connection. All failures are raised as `ServiceError`. The only module of the package that uses httpx2.
+The read timeout restarts at each byte, the progress timeout at each event except keep-alives. Until the content of an
+answer begins it is longer where the server may read the prompt for minutes. Leaving the iteration closes the
+connection. All failures are raised as `ServiceError`. The only module of the package that uses httpx2.
 
 Unknown blocks and keys are stored as received; unknown events and deltas are ignored. An incomplete answer is never
 returned as a whole one. Thinking in tags at the beginning of a text is separated from the text. Format:
@@ -20,9 +21,15 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.model import TextPart, ThinkingPart, UsagePart
-from teamwright.models.model_settings import STALL_QUIET_S, STALL_S, ModelSettings
-from teamwright.models.providers.api_format import Event, EventReader, OutgoingRequest, thinking_block
+from teamwright.models.model import AlivePart, TextPart, ThinkingPart, UsagePart
+from teamwright.models.model_settings import FIRST_CONTENT_S, STALL_QUIET_S, STALL_S, ModelSettings
+from teamwright.models.providers.api_format import (
+    PROMPT_PROGRESS,
+    Event,
+    EventReader,
+    OutgoingRequest,
+    thinking_block,
+)
 from teamwright.models.service_error import (
     ServiceAnswer,
     ServiceError,
@@ -61,10 +68,17 @@ class HttpExchange:
         self._progress_by = 0.0
         self._ending_by = float("inf")
         self.request_id = ""
+        self.is_answering = False
+        """True from the first content of the answer on."""
+
+    @property
+    def patience_s(self) -> float:
+        """The seconds that the answer may make no progress now."""
+        return self._clocks.stall_s if self.is_answering else self._clocks.first_s
 
     async def events(self, outgoing: OutgoingRequest, reader: EventReader) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the events of the answer, decoded, until the stream ends. Raises `ServiceError`."""
-        self._progress_by = asyncio.get_running_loop().time() + self._clocks.stall_s
+        self._progress_by = asyncio.get_running_loop().time() + self.patience_s
         async with (
             self._open_answer(outgoing) as response,
             aclosing(_payloads(self._chunks(response), reader)) as payloads,
@@ -94,6 +108,11 @@ class HttpExchange:
         """
         self._ending_by = asyncio.get_running_loop().time() + (TRAILING_S if trailing else ENDING_S)
 
+    def note_content(self) -> None:
+        """Note the first content of the answer: from now on it may pause for the progress timeout only."""
+        self.is_answering = True
+        self._progress_by = asyncio.get_running_loop().time() + self.patience_s
+
     async def _send(self, outgoing: OutgoingRequest) -> Response:
         import httpx2
 
@@ -102,7 +121,7 @@ class HttpExchange:
             async with time_limit(self._progress_by - asyncio.get_running_loop().time()):
                 return await self._client.send(request, stream=True)
         except TimeoutError:
-            raise ServiceError("stalled", "no answer began in time") from None
+            raise ServiceError("stalled", f"began no answer within {self.patience_s:.0f} s") from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
             raise ServiceError("connect", _error_text(error)) from None
         except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, httpx2.InvalidURL, ValueError):
@@ -122,16 +141,18 @@ class HttpExchange:
         loop = asyncio.get_running_loop()
         chunks = response.aiter_bytes()
         while True:
+            left_s = min(self._progress_by, self._ending_by) - loop.time()
+            limit_s = min(left_s, self._clocks.read_s)
             try:
-                left_s = min(self._progress_by, self._ending_by) - loop.time()
-                async with time_limit(min(left_s, self._clocks.read_s)):
+                async with time_limit(limit_s):
                     chunk = await anext(chunks)
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                raise ServiceError(
-                    "stalled", "nothing came in time", ServiceAnswer(request_id=self.request_id)
-                ) from None
+                silence = "continued no answer" if self.is_answering else "began no answer"
+                waited_s = self._clocks.read_s if limit_s < left_s else self.patience_s
+                text = f"{silence} within {waited_s:.0f} s"
+                raise ServiceError("stalled", text, ServiceAnswer(request_id=self.request_id)) from None
             except (httpx2.HTTPError, httpx2.StreamError) as error:
                 raise ServiceError("broken", _error_text(error), ServiceAnswer(request_id=self.request_id)) from None
             yield chunk
@@ -155,7 +176,7 @@ class HttpExchange:
             return None
         if known.get("type") == "error" or (known.get("error") and "type" not in known):
             raise parse_event_error(data, self.request_id)
-        self._progress_by = asyncio.get_running_loop().time() + self._clocks.stall_s
+        self._progress_by = asyncio.get_running_loop().time() + self.patience_s
         return known
 
     async def _not_a_stream(self, response: Response) -> ServiceError:
@@ -174,19 +195,21 @@ class HttpExchange:
 
 
 class Timeouts(Struct, frozen=True):
-    """Limits in seconds."""
+    """Limits in seconds. `first_s` is the progress timeout before the first content of an answer."""
 
     connect_s: float
     read_s: float
     stall_s: float
+    first_s: float
 
     @classmethod
     def from_settings(cls, settings: ModelSettings, endpoint: Endpoint) -> Timeouts:
         """Return the limits for an endpoint: longer ones for local servers, and for models that think silently."""
         quiet = endpoint.is_local or endpoint.api != "messages"
         stall = settings.stall_s or (STALL_QUIET_S if quiet else STALL_S)
-        read = stall if quiet else min(settings.read_timeout_s, stall)
-        return cls(settings.connect_s, read, stall)
+        first = settings.stall_s or (FIRST_CONTENT_S if endpoint.is_local else stall)
+        read = first if quiet else min(settings.read_timeout_s, stall)
+        return cls(settings.connect_s, read, stall, first)
 
 
 def new_client(endpoint: Endpoint, timeouts: Timeouts) -> AsyncClient:
@@ -236,7 +259,7 @@ async def get_json(
         async with new_client(endpoint, timeouts) as client, time_limit(timeouts.connect_s * 2):
             response = await client.get(endpoint.url(path), headers=headers)
     except TimeoutError:
-        raise ServiceError("stalled", "no answer in time") from None
+        raise ServiceError("stalled", "did not answer in time") from None
     except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
         raise ServiceError("connect", _error_text(error)) from None
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
@@ -287,7 +310,10 @@ _GROWING = {"text_delta": "text", "thinking_delta": "thinking"}
 class AnswerAssembly:
     """An assembly of events in order; `is_whole` is True from `message_stop` on."""
 
-    __slots__ = ("_blocks", "_usage", "events", "hidden_size", "id", "is_whole", "model", "size", "stop_reason")
+    __slots__ = (
+        *("_blocks", "_usage", "events", "has_begun", "hidden_size", "id", "is_whole", "model", "size"),
+        "stop_reason",
+    )
 
     def __init__(self) -> None:
         self._blocks: dict[int, _OpenBlock] = {}
@@ -298,15 +324,25 @@ class AnswerAssembly:
         self.is_whole = False
         self.events = 0
         """The number of events."""
+        self.has_begun = False
+        """True from the first event on that does not only report the reading of the prompt."""
         self.size = 0
         """The bytes of the text, thinking and arguments so far."""
         self.hidden_size = 0
         """The bytes among them that are no part to be shown: arguments of calls."""
 
-    def add_event(self, event: dict[str, Any]) -> TextPart | ThinkingPart | UsagePart | None:
+    @property
+    def has_content(self) -> bool:
+        """True once a part of the content was received."""
+        return bool(self._blocks)
+
+    def add_event(self, event: dict[str, Any]) -> TextPart | ThinkingPart | UsagePart | AlivePart | None:
         """Add one event. Return the part of it that can be shown immediately, or the counts so far."""
         kind = event.get("type")
         self.events += 1
+        if kind == PROMPT_PROGRESS:
+            return AlivePart(prompt_read=float(event["share"]))
+        self.has_begun = True
         if self.is_whole:
             # Only the counts may follow the end: a call in later events would run although no answer has it.
             if kind != "message_delta":

@@ -285,8 +285,10 @@ class Reloaded(BaseEvent, frozen=True, kw_only=True):
 class Progress(BaseEvent, frozen=True, kw_only=True):
     """The activity of a member after a second: a timer reports it once a call.
 
-    `doing` is model, tool, pause (it waits for a rate limit or a retry), or empty (it works between calls); `since` in
-    seconds since 1970. `stalled`: no data arrived for the time in the settings.
+    `doing` is model, prompt (a server of the user has the prompt and has not answered yet; `what` is the share that it
+    has read, where it says so), tool, pause (it waits for a rate limit, a slot or a retry), or empty (it works between
+    calls); `since` in seconds since 1970. `stalled`: no data arrived for the time in the settings. `own_server`: the
+    model runs on a server of the user, which may compute for minutes. A prompt is reported in steps of 5 %.
     """
 
     KIND = "progress"
@@ -294,6 +296,12 @@ class Progress(BaseEvent, frozen=True, kw_only=True):
     what: str = ""
     since: float = 0.0
     stalled: bool = False
+    own_server: bool = False
+
+
+def reading_text(share: str) -> str:
+    """Return what a server of the user does that has not answered yet; `share` is empty where it does not say."""
+    return f"reads the prompt {share}" if share else "waits for the answer to begin"
 
 
 class TeamChanged(BaseEvent, frozen=True, kw_only=True):

@@ -48,8 +48,8 @@ class MemberStatus(Struct):
 
     The fields up to `failed` are folded from events, and a snapshot of the log keeps them: `state` is there the
     lifecycle's. `lost`: another process replaced the member's process and has not reported the member yet, or its
-    process is known to be gone. `doing` and `what` come from the last Progress event; `wrote_to` are members whose
-    answer it may wait for. `failed` says why its last turn failed; the end of a later turn clears it.
+    process is known to be gone. `doing`, `what` and `own_server` come from the last Progress event; `wrote_to` are
+    members whose answer it may wait for. `failed` says why its last turn failed; the end of a later turn clears it.
 
     The other fields are what a view adds, as far as it shows them: `reason` is what the member waits for or does.
     `pending_request` is the open request that it waits for; `blockers` are the open tasks, with their owners in words,
@@ -70,6 +70,7 @@ class MemberStatus(Struct):
     what: str = ""
     doing_since: float = 0.0
     stalled: bool = False
+    own_server: bool = False
     lost: bool = False
     model: str = ""
     effort: str = ""
@@ -122,7 +123,7 @@ class MemberStatus(Struct):
         """Clear the member's activity."""
         self.doing = self.what = ""
         self.doing_since = 0.0
-        self.stalled = False
+        self.stalled = self.own_server = False
 
     def as_json(self) -> dict[str, Any]:
         """Return its line in a snapshot."""
@@ -145,7 +146,8 @@ _NAMES_OF_VERSION_1 = {"life": "incarnation", "rounds": "model_calls"}
 
 _SNAPSHOT_FIELDS = (
     *("name", "state", "detail", "incarnation", "turn", "since", "active", "doing", "what", "doing_since", "stalled"),
-    *("lost", "model", "effort", "mode", "color", "model_calls", "context", "usage", "wrote_to", "failed"),
+    *("own_server", "lost", "model", "effort", "mode", "color", "model_calls", "context", "usage", "wrote_to"),
+    "failed",
 )
 """The fields that a snapshot keeps, in its order."""
 
@@ -262,6 +264,7 @@ class TeamStatus(Struct):
             member.what = event.what[:200]
             member.doing_since = event.since
             member.stalled = event.stalled
+            member.own_server = event.own_server
 
     def _apply_member(self, event: MemberChanged) -> None:
         member = self.members.get(event.member)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from teamwright.protocol.events import reading_text
 from teamwright.protocol.ids import LEAD, display_name
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.pending_request import PendingRequest
@@ -88,6 +89,8 @@ def apply_state_table(member: MemberStatus) -> MemberStatus:
 def _describe_work(member: MemberStatus) -> str:
     if member.state == MemberState.PENDING:
         return "starts"
+    if member.doing == "prompt":
+        return reading_text(member.what)
     return {"model": "the model answers", "tool": member.what}.get(member.doing, "")
 
 

@@ -1,22 +1,28 @@
 """Shutdown requests: a member may object within the deadline, and is ended when it does not answer.
 
-A request is a file, bound to requester, target and incarnation; silence of a model keeps no member alive. Depends on
+A request is a file, bound to requester, target and incarnation; silence of a model keeps no member alive. A server of
+the user that computes is not silent: the deadline begins again while such a server works on the member's answer, or its
+call waits for a slot there, for the call that runs and the next one, which tells the member of the request. Depends on
 the team and on the end of members.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from teamwright.agent.conversation import Conversation
+from teamwright.models.model import SLOT_WAIT
+from teamwright.models.model_settings import FIRST_CONTENT_S
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD, iso_time, keyed_id, lead_stop_error, now_ms, shutdown_id
 from teamwright.protocol.mail import ShutdownApproved, ShutdownRejected, ShutdownRequest
 from teamwright.team_records.life_cycle import ENDED_STATES
+from teamwright.team_records.team_status import MemberStatus
 from teamwright.teams.external_plans import bound_incarnation
 from teamwright.teams.outgoing_mail import find_recipient, send_protocol
 from teamwright.teams.shutdown import kill, remove_crashed
@@ -218,13 +224,41 @@ def apply_mailed_answer(team: SessionTeam, name: str, message: ShutdownApproved 
     return True
 
 
+LOOK_EVERY_S = 1.0
+"""Seconds between two looks at what a member does that was asked to stop."""
+
+
+async def _wait_for_end(team: SessionTeam, name: str, run: asyncio.Task[None], limit_s: float) -> None:
+    """Wait until the member has ended, at most so many seconds after its server was last seen to compute."""
+    loop = asyncio.get_running_loop()
+    late_at = loop.time() + limit_s
+    member = team.status.members.get(name)
+    most_calls = 1 + (member.model_calls if member is not None else 0)
+    while not run.done() and (left_s := late_at - loop.time()) > 0:
+        await asyncio.wait({run}, timeout=min(left_s, LOOK_EVERY_S))
+        member = team.status.members.get(name)
+        if member is not None and member.model_calls <= most_calls and is_computed_for(member):
+            late_at = loop.time() + limit_s
+
+
+def is_computed_for(member: MemberStatus) -> bool:
+    """Return True while a server of the user works on the member's answer, or its call waits for a slot there.
+
+    Such a server reads the prompt, or the answer grows. What was last heard of a process that hangs is not believed for
+    longer than a server may take until an answer begins.
+    """
+    if time.time() - member.doing_since > FIRST_CONTENT_S:
+        return False
+    return (member.own_server and not member.stalled) or (member.doing == "pause" and member.what == SLOT_WAIT)
+
+
 async def _enforce_deadline(team: SessionTeam, target: StopTarget, request_id: str) -> None:
     """End the member when the deadline passes without an answer. Stops as soon as the member has ended."""
     limit_s, teammate = team.settings.shutdown_objection_s, target.teammate
     if teammate is None:
         await asyncio.sleep(limit_s)
     elif teammate.run_task is not None:
-        await asyncio.wait({teammate.run_task}, timeout=limit_s)
+        await _wait_for_end(team, teammate.name, teammate.run_task, limit_s)
     if teammate is not None and (teammate.state in ENDED_STATES or teammate.end_cause):
         return
     if not team.exists or team.requests.get_answer(request_id) is not None:

@@ -250,7 +250,9 @@ async def _stream(writer: asyncio.StreamWriter, reply: ScriptedReply, request: R
     headers = dict(reply.headers) if isinstance(reply, Raw) else {}
     kind = reply.content_type if isinstance(reply, Raw) and reply.content_type else wire.content_type
     _write_head(writer, 200, {"content-type": kind, "transfer-encoding": "chunked", **headers}, number, wire)
-    for chunk in _chunks(reply, wire, asking):
+    for number_of_chunk, chunk in enumerate(_chunks(reply, wire, asking)):
+        if isinstance(reply, Raw) and reply.before is not None:
+            await reply.before(number_of_chunk)
         writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
         await writer.drain()
     if isinstance(reply, Cut):

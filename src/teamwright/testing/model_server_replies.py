@@ -6,7 +6,7 @@ Plain values without a socket. Event shapes: https://platform.claude.com/docs/en
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
@@ -91,13 +91,15 @@ class CutPrompt(Struct, frozen=True):
 class Raw(Struct, frozen=True):
     """Bytes of a stream, sent verbatim, one chunk at a time; `close=False` leaves the stream open.
 
-    `content_type` defaults to that of the requested API.
+    `content_type` defaults to that of the requested API. `before` is awaited with the number of each chunk, from 0 on,
+    before it is sent: a server that computes for as long as the test wants.
     """
 
     chunks: Sequence[bytes]
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     content_type: str = ""
     close: bool = True
+    before: Callable[[int], Awaitable[object]] | None = None
 
 
 ScriptedReply: TypeAlias = Answer | Status | Cut | Stall | ErrorEvent | CutPrompt | Raw

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from teamwright.models.model import SLOT_WAIT
 from teamwright.protocol.events import (
     Compacted,
     LimitReached,
@@ -12,12 +13,14 @@ from teamwright.protocol.events import (
     ModeChanged,
     ModelChanged,
     Notice,
+    Progress,
     RequestClosed,
     RequestOpened,
     SandboxRefused,
     TaskChanged,
     TeamEvent,
     ToolCalled,
+    reading_text,
 )
 from teamwright.protocol.ids import LEAD, display_name
 from teamwright.protocol.members import MemberState
@@ -133,6 +136,10 @@ def event_line(event: TeamEvent) -> str | None:
             return f"{who:<12} {_flatten(notice_text(event), 300)}"
         case LimitReached() | ModeChanged() | ModelChanged() | Notice() | Compacted():
             return f"{who:<12} {notice_text(event)}"
+        case Progress(doing="prompt", what=what):
+            return f"{who:<12} {reading_text(what)}"
+        case Progress(doing="pause", what=what) if what == SLOT_WAIT:
+            return f"{who:<12} waits for {what}"
         case _:
             return None
 

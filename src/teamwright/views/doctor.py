@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
+from teamwright.agent.spawn_limits import SpawnSettings
 from teamwright.backends.adapter_backend import unusable_reason
 from teamwright.backends.choice import SelectedBackend
 from teamwright.backends.session_backends import BackendChoice
@@ -35,13 +36,14 @@ from teamwright.models.local_servers import (
     LocalServer,
     find_local_servers,
     get_command,
+    slots_command,
     start_command,
     widen_command,
 )
 from teamwright.models.model import ModelCard
-from teamwright.models.model_server_queries import Unanswered, ask_server, served_models
+from teamwright.models.model_server_queries import ServerFacts, Unanswered, ask_server, served_models
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.names import SERVER, is_set, resolve_model, source, with_server
+from teamwright.models.names import SERVER, is_set, known_providers, resolve_model, source, with_server
 from teamwright.processes.program_environment import find_program
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.sandbox.policy import SandboxMode, SandboxSettings
@@ -54,6 +56,9 @@ if TYPE_CHECKING:
     from teamwright.database.address import DatabaseAddress
     from teamwright.database.administration import DatabaseFacts
     from teamwright.database.worker_orders import WorkerStatus
+
+NO_SETTINGS = SpawnSettings()
+"""The caps without settings."""
 
 Verdict: TypeAlias = Literal["ok", "note", "problem"]
 
@@ -97,7 +102,7 @@ def find_problems(subject: DoctorSubject) -> list[Finding]:
         for_models = model_settings(settings)
     except TeamwrightError as problem:
         return [*findings, *_model(subject, ModelSettings(), {}), _trouble("settings", "file", problem)]
-    findings += _model(subject, for_models, settings.origins)
+    findings += _model(subject, for_models, settings.origins, settings.limits)
     findings += places_findings(subject, settings.places)
     findings += _repository(trust)
     findings += [*_settings(settings), _shell(subject, settings), _sandbox(settings.sandbox)]
@@ -169,7 +174,9 @@ def _home(home: Home) -> Finding:
 # ── model ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _model(subject: DoctorSubject, settings: ModelSettings, origins: Mapping[str, str]) -> Iterator[Finding]:
+def _model(
+    subject: DoctorSubject, settings: ModelSettings, origins: Mapping[str, str], limits: SpawnSettings = NO_SETTINGS
+) -> Iterator[Finding]:
     name = subject.model or settings.model
     why = f"named by {origins.get('model', '--model')}" if name else "nothing names one, so the default"
     if name is not None and name.startswith("scripted:"):
@@ -185,7 +192,10 @@ def _model(subject: DoctorSubject, settings: ModelSettings, origins: Mapping[str
         yield Finding("model", "key", endpoint.display_key)
         if endpoint.own:
             yield from of_own_server(card, endpoint)
-            card = with_server(card, ask_server(endpoint, card.wire))
+            reported = ask_server(endpoint, card.wire)
+            card = with_server(card, reported)
+            most = known_providers(settings)[card.provider].requests
+            yield from slot_findings(endpoint, reported, most, limits.members + 1)
         yield from facts_of(card, endpoint)
         yield _price_finding(card)
     if subject.env.get("ANTHROPIC_AUTH_TOKEN") and subject.env.get("ANTHROPIC_API_KEY"):
@@ -251,6 +261,26 @@ def _silent_server(endpoint: Endpoint, why: str) -> Finding:
         )
     do = start_command(endpoint.provider) or f"start it, or correct providers.{endpoint.provider}.base_url"
     return Finding("model", "server", f"nothing answers at {where}: {endpoint.scrub(why)}", "problem", do)
+
+
+def slot_findings(
+    endpoint: Endpoint, reported: ServerFacts, most_requests: int | None, agents: int
+) -> Iterator[Finding]:
+    """Yield the finding about how many agents the server serves at once. `agents` are a lead and all its teammates,
+    `most_requests` is the setting of the provider.
+    """
+    slots = most_requests or reported.slots
+    team = f"a team may have {agents} agents (limits.members)"
+    do = slots_command("llamacpp" if reported.progress else endpoint.provider, agents)
+    if slots is None and do:
+        entry = f'"providers": {{"{endpoint.provider}": {{"requests": N}}}}'
+        yield Finding("model", "slots", f"not reported; {team}", "ok", f"{do}          (and {entry})")
+    elif slots is not None:
+        summary = f"{slots} ({'settings: providers' if most_requests else SERVER})"
+        if slots >= agents:
+            yield Finding("model", "slots", summary)
+        else:
+            yield Finding("model", "slots", f"{summary}: {team}, and the others wait", "note", do)
 
 
 def facts_of(card: ModelCard, endpoint: Endpoint) -> Iterator[Finding]:

@@ -74,6 +74,10 @@ class AnswerTranslator(Protocol):
         ...
 
 
+PROMPT_PROGRESS = "prompt_progress"
+"""The type of an event that the Messages API does not have: the server has read a `share` of the prompt, 0 … 1."""
+
+
 class AnswerEvents:
     """A collector of events. A block is identified by a key of the translator's choice; a new key opens a block."""
 
@@ -93,6 +97,13 @@ class AnswerEvents:
     def has(self, key: object) -> bool:
         """Return True when a block of this key exists."""
         return key in self._blocks
+
+    def prompt_progress(self, progress: Event) -> None:
+        """Report how much of the prompt llama.cpp has read: `processed` of `total` tokens, cached ones included."""
+        total = count_field(progress, "total")
+        if total:
+            share = max(0.0, min(1.0, count_field(progress, "processed") / total))
+            self._events.append({"type": PROMPT_PROGRESS, "share": share})
 
     def begin(self, model: object) -> None:
         """Start the answer of this model."""

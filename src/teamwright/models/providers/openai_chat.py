@@ -60,8 +60,12 @@ _CHOICES: Mapping[str, Any] = {"auto": "auto", "any": "required", "none": "none"
 class OpenAiChat:
     """See `ApiFormat`."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, *, reports_progress: bool = False) -> None:
+        """Create the format. `reports_progress`: the server is llama.cpp, which is asked how far it has read a prompt;
+        others refuse a field that they do not know.
+        """
         self._endpoint = endpoint
+        self._reports_progress = reports_progress
         host = urlsplit(endpoint.base_url).hostname or ""
         self._limit = "max_completion_tokens" if host.endswith(NEWER_HOSTS) else "max_tokens"
         self._by = f"{API_NAME}:{endpoint.provider}"
@@ -91,6 +95,8 @@ class OpenAiChat:
 
     def _head(self, head: PrefixFields) -> bytes:
         fields: dict[str, Any] = {"model": head.model, "stream": True, "stream_options": {"include_usage": True}}
+        if self._reports_progress:
+            fields["return_progress"] = True
         if head.max_tokens:
             fields[self._limit] = head.max_tokens
         if head.effort:
@@ -189,7 +195,9 @@ class ChatAnswer:
     def translate(self, event: Event) -> Iterable[Event]:
         """Return the translation of one chunk."""
         telling = self._events
-        if not self._begun and event.get("model"):
+        if progress := object_field(event, "prompt_progress"):
+            telling.prompt_progress(progress)
+        elif not self._begun and event.get("model"):
             self._begun = True
             telling.begin(event["model"])
         if usage := object_field(event, "usage"):

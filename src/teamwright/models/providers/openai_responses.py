@@ -45,9 +45,11 @@ _CHOICES: Mapping[str, Any] = {"auto": "auto", "any": "required", "none": "none"
 class OpenAiResponses:
     """See `ApiFormat`."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, *, reports_progress: bool = False) -> None:
+        """Create the format. `reports_progress` as for `OpenAiChat`."""
         self._endpoint = endpoint
-        self._conversions = ConversionCache(_head, _pieces)
+        self._more: dict[str, Any] = {"return_progress": True} if reports_progress else {}
+        self._conversions = ConversionCache(self._head, _pieces)
 
     async def build_request(self, prefix: Prefix, items: Sequence[bytes]) -> OutgoingRequest:
         """Return the request, joined from encoded parts."""
@@ -64,24 +66,23 @@ class OpenAiResponses:
         """Return a translator for one answer."""
         return ResponsesAnswer()
 
-
-def _head(head: PrefixFields) -> bytes:
-    fields: dict[str, Any] = {"model": head.model, "stream": True, "store": False}
-    if head.max_tokens:
-        fields["max_output_tokens"] = head.max_tokens
-    if head.system:
-        fields["instructions"] = head.instructions
-    if head.tools:
-        fields["tools"] = [_tool(tool) for tool in head.tools]
-        fields |= _choice(head.tool_choice)
-        # Prompts with the same beginning go to one machine, which has them in its cache.
-        fields["prompt_cache_key"] = hashlib.sha256(encode(fields["tools"])).hexdigest()[:32]
-    if reasoning := {**head.thinking, **({"effort": head.effort} if head.effort else {})}:
-        fields["reasoning"] = reasoning
-    if head.answer_schema:
-        fields["text"] = {"format": {"type": "json_schema", **answer_format(head.answer_schema)}}
-    fields |= head.sampling
-    return encode(fields)[:-1] + b',"input":['
+    def _head(self, head: PrefixFields) -> bytes:
+        fields: dict[str, Any] = {"model": head.model, "stream": True, "store": False, **self._more}
+        if head.max_tokens:
+            fields["max_output_tokens"] = head.max_tokens
+        if head.system:
+            fields["instructions"] = head.instructions
+        if head.tools:
+            fields["tools"] = [_tool(tool) for tool in head.tools]
+            fields |= _choice(head.tool_choice)
+            # Prompts with the same beginning go to one machine, which has them in its cache.
+            fields["prompt_cache_key"] = hashlib.sha256(encode(fields["tools"])).hexdigest()[:32]
+        if reasoning := {**head.thinking, **({"effort": head.effort} if head.effort else {})}:
+            fields["reasoning"] = reasoning
+        if head.answer_schema:
+            fields["text"] = {"format": {"type": "json_schema", **answer_format(head.answer_schema)}}
+        fields |= head.sampling
+        return encode(fields)[:-1] + b',"input":['
 
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,6 +178,10 @@ class ResponsesAnswer:
         if model and not self._begun:
             self._begun = True
             self._events.begin(model)
+
+    def progressed(self, event: Event) -> None:
+        """Report how far llama.cpp has read the prompt."""
+        self._events.prompt_progress(object_field(event, "prompt_progress"))
 
     def added(self, event: Event) -> None:
         """Open a call or reasoning; text is opened with its first piece."""
@@ -319,6 +324,7 @@ class _ItemPlaces:
 
 _HANDLERS: dict[str, Callable[[ResponsesAnswer, Event], None]] = {
     "response.created": ResponsesAnswer.created,
+    "response.in_progress": ResponsesAnswer.progressed,
     "response.output_item.added": ResponsesAnswer.added,
     "response.output_text.delta": ResponsesAnswer.text,
     "response.refusal.delta": ResponsesAnswer.refusal,

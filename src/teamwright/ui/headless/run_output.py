@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.models.model import NO_ANSWER, SERVICE_SAID
+from teamwright.models.model import NO_ANSWER, find_cause
 from teamwright.protocol.errors import ModelFailed, StorageError
 from teamwright.protocol.event_json import to_json
 from teamwright.protocol.events import (
@@ -345,7 +345,7 @@ def _model_usage(usage: Usage) -> dict[str, Any]:
 def _end_reason(result: Result) -> str:
     """Return why a run is not done, for the field `errors`."""
     if result.error is not None:
-        said = dict(result.error.looked_at).get(SERVICE_SAID, "").strip()
+        said = find_cause(result.error.looked_at).strip()
         return f"{result.error.what}: {said}" if said else result.error.what
     if result.stop == "limit":
         return result.limit_detail

@@ -8,14 +8,18 @@ import time
 import pytest
 
 from teamwright import Team
+from teamwright.agent.tool_input import NoInput
 from teamwright.models.model import SLOT_WAIT, AlivePart
 from teamwright.protocol.events import Progress
+from teamwright.protocol.ids import LEAD
 from teamwright.team_records.team_status import MemberStatus
 from teamwright.teams import shutdown_requests
 from teamwright.teams.shutdown_requests import ask_to_stop, is_computed_for
 from teamwright.testing import ScriptedModel
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
+from teamwright.tools.caller import Caller
+from teamwright.tools.team.list_agents import ListAgents
 from tests.support.slow_server import props
 from tests.support.waits import WAIT_S
 
@@ -80,7 +84,8 @@ async def test_a_member_whose_prompt_is_read_is_not_ended_and_answers_the_reques
         ada = await team.spawn("ada", "Think.")
         await until(team, reads)
         inner = team.session.team
-        assert inner.status.members["ada"].own_server
+        listed = await ListAgents(Caller(LEAD, inner)).run(NoInput(), None)
+        assert "reads the prompt 41 %" in listed.content
         request = await ask_to_stop(inner, "ada", "", team.session.deadlines.timers)
         run = inner.members["ada"].run_task
         done, _ = await asyncio.wait({run}, timeout=3 * LIMIT_S)

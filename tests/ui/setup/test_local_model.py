@@ -7,6 +7,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
+from tests.support.slow_server import props
 from tests.ui.program import Program
 
 
@@ -56,6 +57,37 @@ def test_a_server_without_a_model_is_found_with_the_command_that_gets_one(tmp_pa
         shown = program.run("doctor").stdout
     assert "no models" in shown
     assert "→ ollama pull MODEL" in shown
+
+
+@pytest.mark.finding("R9")
+@pytest.mark.parametrize(
+    ("slots", "requests", "value", "verdict"),
+    [
+        (1, None, "1 (the server): a team may have 4 agents (limits.members), and the others wait", "note"),
+        (4, None, "4 (the server)", "ok"),
+        (8, 2, "2 (settings: providers): a team may have 4 agents (limits.members), and the others wait", "note"),
+    ],
+)
+def test_the_slots_of_a_server_are_compared_with_the_largest_team(tmp_path, repo, slots, requests, value, verdict):
+    with LoopbackModel.in_thread(models=["small"], facts=props(slots)) as server:
+        own = {"base_url": f"{server.url}/v1", "api": "openai-chat"} | ({"requests": requests} if requests else {})
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home" / "settings.json").write_text(
+            json.dumps({"providers": {"house": own}, "limits": {"members": 3}})
+        )
+        _, found = model_findings(tmp_path, repo, "house/small")
+    assert (found["slots"]["value"], found["slots"]["verdict"]) == (value, verdict)
+    advice = "llama-server -m FILE.gguf --jinja --parallel 4 -c 262144 --cache-ram 8192"
+    assert found["slots"]["do"] == (advice if verdict == "note" else "")
+
+
+@pytest.mark.finding("R9")
+def test_a_server_that_does_not_report_its_slots_gets_the_setting_named(tmp_path, repo):
+    with LoopbackModel.in_thread(models=["small"]) as server:
+        _, found = model_findings(tmp_path, repo, "ollama/small", OLLAMA_HOST=server.url)
+    assert found["slots"]["value"] == "not reported; a team may have 9 agents (limits.members)"
+    assert found["slots"]["do"].startswith("OLLAMA_NUM_PARALLEL=9 OLLAMA_CONTEXT_LENGTH=65536 ollama serve")
+    assert '"providers": {"ollama": {"requests": N}}' in found["slots"]["do"]
 
 
 @pytest.mark.promise("K3")

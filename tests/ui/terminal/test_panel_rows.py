@@ -84,6 +84,13 @@ def test_a_state_has_a_mark_and_a_word_and_says_what_it_waits_for(state, on, sho
     assert shown in tester
 
 
+@pytest.mark.finding("R9")
+def test_how_far_the_prompt_is_read_is_shown_before_the_task():
+    reading = replace(TESTER, doing="prompt", reason="reads the prompt 41 %")
+    [_, tester] = rows(reading)
+    assert "working  reads the prompt 41 %" in tester
+
+
 @pytest.mark.promise("H9")
 def test_idle_members_share_a_row_and_one_alone_has_its_own():
     idle = [MemberStatus(name, MemberState.IDLE, since=NOW) for name in ("ada", "ben", "cleo")]

@@ -441,9 +441,11 @@ def _name(member: MemberStatus) -> str:
 
 
 def _activity_text(member: MemberStatus, context: RowContext) -> str:
-    """Return the reason of waiting; else the running call with its task; else the task; and background sub-agents."""
+    """Return the reason of waiting, or how far the prompt is read; else the running call with its task; else the task;
+    and background sub-agents.
+    """
     call = one_line(context.calls.get(member.name, ""))
-    if member.is_waiting or member.state is MemberState.STALLED:
+    if member.is_waiting or member.state is MemberState.STALLED or member.doing == "prompt":
         what = one_line(member.reason)
     elif member.task is not None:
         what = f"#{member.task.id} {call or one_line(member.reason) if call else one_line(member.task.subject)}"

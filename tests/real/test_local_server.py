@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright import Budget, ModelCallEnded, Team
+from teamwright import Budget, ModelCallEnded, Progress, Team, TeamEvent
 from tests.ui.program import Program
 
 PYTHON = os.environ.get("TEAMWRIGHT_REAL_PYTHON", "")
@@ -128,6 +128,46 @@ async def test_a_second_member_finds_what_the_first_one_read(tmp_path, server):
     answers = [json.loads(line) for line in transcript.read_text().splitlines() if '"type":"assistant"' in line]
     print(f"second member: {answers[0]['usage']}: {cached_share(answers[0]['usage']):.1%} cached")
     assert cached_share(answers[0]["usage"]) >= CACHED_SHARE
+
+
+@pytest.mark.finding("R9")
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+def test_a_run_says_how_far_the_server_has_read_its_prompt(tmp_path, server, wire):
+    long = " ".join(f"{wire}{n}" for n in range(700))  # of no other test, so that the server has to read it
+    flags = ("--model", f"{wire}/smollm2", "--verbose", "--max-turns", "1", "--tools", "Read")
+    done = program(tmp_path, server).run("-p", f"Say hi. {long}", *flags, timeout=RUN_S)
+    told = [line.split(maxsplit=1)[1] for line in done.stderr.splitlines() if "reads the prompt" in line]
+    print(f"{wire}: {told}")
+    assert told and told[-1] == "reads the prompt 100 %", done.stderr
+
+
+@pytest.mark.finding("R9")
+async def test_a_server_with_one_slot_serves_a_lead_and_two_members_one_after_the_other(tmp_path):
+    single = Server(slots=1)
+    try:
+        settings = tmp_path / "settings.json"
+        settings.write_text(json.dumps(single.settings()))
+        work = tmp_path / "work"
+        work.mkdir()
+        names = {"ada", "ben", "team-lead"}
+        seen: list[TeamEvent] = []
+        async with Team("crew", model="chat/smollm2", cwd=work, home=tmp_path / "home", settings_file=settings) as team:
+            answered: asyncio.Queue[str] = asyncio.Queue()
+            team.session.log.subscribe(
+                lambda _, e: answered.put_nowait(e.member) if isinstance(e, ModelCallEnded) else seen.append(e)
+            )
+            for name in ("ada", "ben"):
+                await team.spawn(name, f"You are {name}. Say hi.", budget=Budget(turns=1))
+            lead = asyncio.create_task(team.run("Say hi."))
+            async with asyncio.timeout(RUN_S):
+                while names:
+                    names.discard(await answered.get())
+            await asyncio.wait({lead})
+    finally:
+        single.end()
+    waits = {(e.member, e.what) for e in seen if isinstance(e, Progress) and e.doing == "pause"}
+    print(f"one slot: {sorted(waits)} waited")
+    assert len(waits) >= 2 and {what for _, what in waits} == {"a free slot of its server"}
 
 
 def start_answer(made: Program) -> subprocess.Popen[str]:

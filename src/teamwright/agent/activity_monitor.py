@@ -117,7 +117,7 @@ class AgentActivity(Struct, eq=False):
     def note_prompt_read(self, share: float) -> None:
         """Note that a server of the user has the prompt, and has read this share of it; 0 where it does not say.
 
-        Such a server may compute for minutes before it answers, so the agent is not stalled meanwhile.
+        Such a server may compute for minutes before it answers, so the agent does not count as stalled.
         """
         self._last_output = time.monotonic()
         is_new_step = self._activity != "prompt"

@@ -188,7 +188,8 @@ KEYS: dict[str, SettingKey] = {
     ),
     "stall_s": SettingKey(
         "seconds",
-        "How long an answer may make no progress. Not set: 90, and 600 for services whose models think silently.",
+        "How long an answer may make no progress. Not set: 90, and 600 for services whose models think silently; "
+        "a local server has 3,600 until its answer begins.",
     ),
     "ask_timeout_s": SettingKey(
         "seconds or null", "How long a request waits for an answer; null: without a limit at a terminal."

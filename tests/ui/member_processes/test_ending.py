@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 from itertools import chain, repeat
 
 import pytest
@@ -169,3 +170,21 @@ def test_a_line_that_a_kill_cut_off_in_a_members_transcript_costs_nothing_else(s
     assert [said.count(words) for words in (r"\nJOB ann\n", "hello", "ann again.")] == [1, 2, 1], said
     assert here.told_lead().count("ann again.") == 1
     here.once()
+
+
+@pytest.mark.slow
+@pytest.mark.finding("R9")
+def test_whose_answer_a_local_server_computes_is_not_ended_at_the_deadline(scene):
+    held = Held("All right.")
+    here = scene(asks_bob([]), bob=["bob's report.", held])
+    house = {"base_url": here.program.url, "api": "messages"}
+    here.set(shutdown_objection_s=2, providers={"house": house}, model="house/test")
+    here.start()
+    held.come()
+    with pytest.raises(subprocess.TimeoutExpired):
+        here.lead.wait(timeout=6)  # three times the deadline
+    assert here.of("progress", "bob")[-1]["doing"] == "prompt"
+    held.go()
+    code, _, err = here.end()
+    assert code == 0, err
+    assert here.of("member_changed", "bob")[-1]["state"] == "completed"

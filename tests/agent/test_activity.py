@@ -102,7 +102,7 @@ async def test_a_prompt_that_is_read_is_told_in_steps_and_is_never_stalled():
     event = await heard.next()
     assert (event.doing, event.what, event.stalled, event.own_server) == ("prompt", "", False, True)
     assert timers() == 0, "it may last for an hour and costs nothing more"
-    for share in (0.41, 0.42, 0.43, 0.5, 1.0):
+    for share in (0.41, 0.42, 0.42, 0.43, 0.5, 1.0):
         activity.note_prompt_read(share)
     assert [event.what for event in heard.events[1:]] == ["41 %", "50 %", "100 %"]
     activity.note_output(is_content=False)

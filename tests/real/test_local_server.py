@@ -158,11 +158,11 @@ async def test_a_server_with_one_slot_serves_a_lead_and_two_members_one_after_th
             )
             for name in ("ada", "ben"):
                 await team.spawn(name, f"You are {name}. Say hi.", budget=Budget(turns=1))
-            lead = asyncio.create_task(team.run("Say hi."))
+            run = team.run("Say hi.")
             async with asyncio.timeout(RUN_S):
                 while names:
                     names.discard(await answered.get())
-            await asyncio.wait({lead})
+                await run
     finally:
         single.end()
     waits = {(e.member, e.what) for e in seen if isinstance(e, Progress) and e.doing == "pause"}

@@ -86,6 +86,7 @@ class AgentActivity(Struct, eq=False):
     _at_work: bool = False
     _notified: bool = False
     _stalled: bool = False
+    _share: float = 0.0
     _told_share: float = 0.0
     _own_server: bool = False
     _turn_began: float = 0.0
@@ -125,11 +126,11 @@ class AgentActivity(Struct, eq=False):
             told = self._notified
             self._own_server = True
             self._start_step("prompt", "")
-            self._notified, self._told_share = told, 0.0
-        if share:
+            self._notified, self._share, self._told_share = told, 0.0, 0.0
+        if share > self._share:
+            self._share = share
             self._detail = f"{share * 100:.0f} %"
         if self._notified and (is_new_step or share - self._told_share >= PROMPT_STEP):
-            self._told_share = share
             self._notify()
 
     def note_output(self, *, is_content: bool = True) -> None:
@@ -211,6 +212,7 @@ class AgentActivity(Struct, eq=False):
 
     def _notify(self) -> None:
         self._notified = True
+        self._told_share = self._share
         if self.watchdog is None:
             return
         doing = self._activity

@@ -280,7 +280,8 @@ def slot_findings(
         if slots >= agents:
             yield Finding("model", "slots", summary)
         else:
-            yield Finding("model", "slots", f"{summary}: {team}, and the others wait", "note", do)
+            more = f"{do}          (or lower limits.members)" if do else "raise requests, or lower limits.members"
+            yield Finding("model", "slots", f"{summary}: {team}, and the others wait", "note", more)
 
 
 def facts_of(card: ModelCard, endpoint: Endpoint) -> Iterator[Finding]:

@@ -72,8 +72,8 @@ def test_a_sound_service_passes_with_two_requests_that_are_the_same(tmp_path, re
         (Status(529), "answer", {"key": "not tried"}, "overloaded"),
         (Raw([b'{"type": "message"}'], content_type="application/json"), "answer", {}, "is not an answer of"),
         (Raw([b"event: message_start\ndata: {]\n\n"]), "answer", {}, "stopped short"),
-        (Stall(2), "answer", {}, "stopped sending"),
-        (Stall(0, pings=False), "answer", {}, "stopped sending"),
+        (Stall(2), "answer", {}, "began no answer within 1 s"),
+        (Stall(0, pings=False), "answer", {}, "began no answer within 1 s"),
     ],
 )
 @pytest.mark.slow_after(1)

@@ -78,7 +78,7 @@ def test_the_slots_of_a_server_are_compared_with_the_largest_team(tmp_path, repo
         _, found = model_findings(tmp_path, repo, "house/small")
     assert (found["slots"]["value"], found["slots"]["verdict"]) == (value, verdict)
     advice = "llama-server -m FILE.gguf --jinja --parallel 4 -c 262144 --cache-ram 8192"
-    assert found["slots"]["do"] == (advice if verdict == "note" else "")
+    assert found["slots"]["do"].partition("   ")[0] == (advice if verdict == "note" else "")
 
 
 @pytest.mark.finding("R9")

@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from teamwright.config.mcp_settings import McpSettings, configured_servers
+from teamwright.config.mcp_settings import configured_servers
+from teamwright.config.settings.settings import McpSettings
 from teamwright.mcp.json_rpc import McpServerError
 from teamwright.mcp.server import McpServer
 from tests.mcp.conftest import words

@@ -12,8 +12,7 @@ from teamwright.agent.plan_mode import PlanMode
 from teamwright.agent.prompt import lead_prompt, subagent_prompt, teammate_prompt
 from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.agent.tool import AnyTool, tool_schema
-from teamwright.config.mcp_settings import McpSettings
-from teamwright.config.settings.settings import WebSearchSettings
+from teamwright.config.settings.settings import McpSettings, WebSearchSettings
 from teamwright.hooks.hook_runner import no_hook_runner
 from teamwright.hooks.payload import HookAgent
 from teamwright.models.model_settings import ModelSettings

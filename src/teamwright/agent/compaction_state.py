@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from msgspec import Struct, field
 
@@ -16,6 +16,7 @@ from teamwright.agent.conversation import Conversation
 from teamwright.agent.tool import AnyTool
 from teamwright.models.model import Failure, ModelCard, Prefix
 from teamwright.models.token_estimate import TokenRatio
+from teamwright.protocol.setting_types import Setting, Share
 from teamwright.protocol.usage import Usage
 
 if TYPE_CHECKING:
@@ -35,11 +36,14 @@ CLEAR = "clear"
 class CompactSettings(Struct, frozen=True):
     """The condition for automatic compaction."""
 
-    at: float | None = 0.8
-    """The share of the model's window at which a conversation is compacted.
-
-    None: only on request, or when the service reports a full window.
-    """
+    at: Annotated[
+        Share | None,
+        Setting(
+            "compact_at",
+            "The share of its window at which a conversation is compacted; null: only when the window is full.",
+        ),
+    ] = 0.8
+    """None: only on request, or when the service reports a full window."""
 
 
 class CompactedAgent(Protocol):

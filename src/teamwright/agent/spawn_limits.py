@@ -8,30 +8,28 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from msgspec import Struct, field
 
 from teamwright.protocol.errors import LimitExceeded
+from teamwright.protocol.setting_types import Count, Setting
 
 
 class SpawnSettings(Struct, frozen=True):
     """Caps on starting agents; all are settings."""
 
-    members: int = 8
-    """Live teammates at once."""
-
-    agents: int = 20
-    """Sub-agents running at once, in the foreground and in the background."""
-
-    spawns: int = 32
-    """Agents started in one run, teammates and sub-agents together."""
-
-    per_minute: int = 12
-    """Agents started within any 60 seconds."""
-
-    depth: int = 1
-    """Lead and teammates are 0, their sub-agents 1, the sub-agents of these 2."""
+    members: Annotated[Count, Setting("limits.members", "Live teammates at the same time.")] = 8
+    spawns: Annotated[Count, Setting("limits.spawns", "Agents started in one run.")] = 32
+    per_minute: Annotated[Count, Setting("limits.spawns_per_minute", "Agents started within a minute.")] = 12
+    agents: Annotated[Count, Setting("limits.agents", "Sub-agents that run at the same time.")] = 20
+    depth: Annotated[
+        Count,
+        Setting(
+            "limits.depth",
+            "The depth to which agents may start agents; a sub-agent of a teammate has depth 1.",
+        ),
+    ] = 1
 
 
 AdmitElsewhere: TypeAlias = Callable[[], Awaitable[None]]

@@ -9,45 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec import Struct, field
-
 from teamwright.config.settings.files import bad_settings
+from teamwright.config.settings.settings import EXTERNAL_START_S, ExternalCommand, ExternalCommandSettings
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import nearest
-from teamwright.protocol.secret_texts import repr_without
 
 COMMANDS, COMMAND = "members.commands", "members.command"
 
 OWN = "teamwright"
 """The name that selects our own program, regardless of `members.command`."""
 
-START_S = 60.0
 _KEYS = ("argv", "env", "root", "start_s")
-
-
-class ExternalCommand(Struct, frozen=True):
-    """One program. `argv` begins with its name or path, `env` is added to its environment; both may contain `${VAR}`.
-
-    `root` is the state root whose files it reads; empty means the one of its environment, or its default. `start_s` is
-    the time in seconds until it must have read its first prompt.
-    """
-
-    name: str
-    argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-
-    def __repr__(self) -> str:
-        return repr_without(self, "env")
-
-    root: str = ""
-    start_s: float = START_S
-
-
-class ExternalCommandSettings(Struct, frozen=True):
-    """All commands by name, and the default command for teammates."""
-
-    commands: Mapping[str, ExternalCommand] = field(default_factory=dict[str, ExternalCommand])
-    usual: str = ""
 
 
 def commands_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> ExternalCommandSettings:
@@ -75,7 +47,7 @@ def _command(name: str, value: object, file: Path) -> ExternalCommand:
             near = nearest(part, _KEYS)
             raise bad_settings(file, f"{key} has no {part!r}" + (f"; did you mean {near}?" if near else ""), key)
     argv, env = fields.get("argv"), fields.get("env", {})
-    root, start_s = fields.get("root", ""), fields.get("start_s", START_S)
+    root, start_s = fields.get("root", ""), fields.get("start_s", EXTERNAL_START_S)
     if not _texts(argv) or not argv:
         raise _wrong(file, key, "argv", 'a list of texts that begins with the program: ["claude"]')
     if not isinstance(env, dict) or not _texts(list(cast("dict[object, object]", env).values())):

@@ -16,8 +16,9 @@ from msgspec import Struct, field
 
 from teamwright.config.project_mcp_file import FILE, MAX_BYTES, SERVERS, project_servers
 from teamwright.config.settings.files import SettingsLayer, SettingsOrigin
-from teamwright.config.settings.keys import fill_settings
+from teamwright.config.settings.keys import fill
 from teamwright.config.settings.setting_parts import SettingPart, SettingParts
+from teamwright.config.settings.settings import McpSettings, ServerEntry
 from teamwright.config.trust import TrustState
 from teamwright.config.trust_entries import entry_of, server_entry
 from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_entry, parse_servers
@@ -34,36 +35,6 @@ PROJECT, USER, FILES, GIVEN = 1, 0, 2, 3
 """Ranks of entries: of several with one name, the one with the highest rank is used."""
 
 
-class ServerEntry(Struct, frozen=True):
-    """One entry as written. `foreign`: it comes from a repository, so it receives none of our credentials.
-
-    `root` is the repository in which it is read, regardless of origin.
-    """
-
-    name: str
-    entry: Any
-    source: str
-    rank: int
-    foreign: bool
-    root: Path
-    part: SettingPart | None = None
-
-
-class McpSettings(Struct, frozen=True):
-    """The merged settings. `start_s` `call_s` `wait_s` in seconds; `tools` and `size` (bytes) limit
-    tools in a prefix.
-    """
-
-    servers: tuple[ServerEntry, ...] = ()
-    start_s: float = 30.0
-    call_s: float = 600.0
-    wait_s: float = 3.0
-    sampling: bool = False
-    sampling_calls: int = 20
-    tools: int = 40
-    size: int = 24_000
-
-
 class McpSettingsReader(Struct):
     """A collector of MCP settings during a merge of settings."""
 
@@ -71,7 +42,7 @@ class McpSettingsReader(Struct):
     origins: dict[str, str]
     warnings: list[str]
     parts: SettingParts = field(default_factory=SettingParts)
-    _entries: list[ServerEntry] = field(default_factory=list[ServerEntry])
+    _entries: list[tuple[ServerEntry, SettingPart]] = field(default_factory=list[tuple[ServerEntry, SettingPart]])
     _enable_all: bool | None = None
     _enabled: set[str] = field(default_factory=set[str])
     _disabled: set[str] = field(default_factory=set[str])
@@ -94,12 +65,12 @@ class McpSettingsReader(Struct):
         """Return the merged settings. `compat`: the repository's `.mcp.json` is read."""
         if compat:
             self._project()
-        by_name: dict[str, ServerEntry] = {}
-        for entry in sorted(self._entries, key=lambda one: one.rank):
-            if (other := by_name.get(entry.name)) is not None and other.part is not None:
-                other.part.set_state("ignored", f"{entry.source} is nearer")
-            by_name[entry.name] = entry
-        return fill_settings(McpSettings(tuple(by_name.values())), "mcp", values)
+        by_name: dict[str, tuple[ServerEntry, SettingPart]] = {}
+        for entry, part in sorted(self._entries, key=lambda one: one[0].rank):
+            if entry.name in by_name:
+                by_name[entry.name][1].set_state("ignored", f"{entry.source} is nearer")
+            by_name[entry.name] = (entry, part)
+        return fill(McpSettings(tuple(entry for entry, _ in by_name.values())), values)
 
     def _servers(self, layer: SettingsLayer, entries: Mapping[str, Any]) -> None:
         foreign = layer.origin.of_repository
@@ -109,7 +80,7 @@ class McpSettingsReader(Struct):
             if foreign and not self.trust.allows(server_entry(self.trust.root, layer.path, name, entry)):
                 part.set_state("needs trust")
                 continue
-            self._entries.append(ServerEntry(name, entry, str(layer.path), rank, foreign, self.trust.root, part))
+            self._entries.append((ServerEntry(name, entry, str(layer.path), rank, foreign, self.trust.root), part))
             self.origins[f"{SERVERS} {name}"] = str(layer.path)
 
     def _project(self) -> None:
@@ -126,7 +97,7 @@ class McpSettingsReader(Struct):
             elif not self.trust.allows(server_entry(self.trust.root, path, name, entry)):
                 part.set_state("needs trust")
             else:
-                self._entries.append(ServerEntry(name, entry, str(path), PROJECT, True, self.trust.root, part))
+                self._entries.append((ServerEntry(name, entry, str(path), PROJECT, True, self.trust.root), part))
                 self.origins[f"{SERVERS} {name}"] = str(path)
 
     def _unwanted(self, name: str) -> str:

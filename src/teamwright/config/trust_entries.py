@@ -29,7 +29,7 @@ from teamwright.config.executed_file_digests import (
 from teamwright.config.project_mcp_file import FILE as SERVERS_FILE
 from teamwright.config.project_mcp_file import SERVERS, describe_server, project_servers
 from teamwright.config.settings.files import SettingsLayer, SettingsOrigin, is_user_only_variable, read_layer
-from teamwright.config.settings.keys import KEYS, MODE
+from teamwright.config.settings.keys import MODE, setting_keys
 from teamwright.config.team_file import FILE, read_definition, widening_of_role, widening_of_team
 from teamwright.git.git_entries import GitEntry, git_entries
 from teamwright.git.program_settings import person_entries, person_environment
@@ -53,10 +53,6 @@ MAX_ENTRIES = 1_000
 
 MAX_BYTES = 64_000_000
 """Bytes of one definition directory that go into a digest; the limit works like that of files."""
-
-NARROWING = frozenset({"permissions.deny", "permissions.ask", "disabledMcpjsonServers"})
-"""The only settings of a repository that apply without trust."""
-
 
 _COMMANDS = frozenset({"task_check"})
 """Settings of a repository whose value is a command."""
@@ -137,7 +133,8 @@ def layer_entries(layer: SettingsLayer, root: Path) -> list[TrustEntry]:
     """Return the entries of one settings file: each rule, directory, variable and value separately."""
     found: list[TrustEntry] = []
     for name, value in layer.values.items():
-        if name not in NARROWING and not KEYS[name].user_only and name not in {HOOKS, SERVERS}:
+        declared = setting_keys()[name].declared
+        if not declared.narrows and not declared.user_only and name not in {HOOKS, SERVERS}:
             parts = (one for one in _parts(name, value) if not _is_user_only(name, *one))
             found += [entry_of(layer, root, name, part, inner) for part, inner in parts]
     hooks, _ = parse_hooks(layer.values.get(HOOKS, {}), str(layer.path))

@@ -1,4 +1,4 @@
-"""Thinking effort: a level by name, or a budget of thinking in tokens; and the request fields for it.
+"""Thinking effort: a level by name, or a budget of thinking in tokens, and the effort in a request.
 
 A model's card contains the levels that it documents. Leaves the choice of an agent's effort to higher packages.
 """
@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+
+from msgspec import Meta
 
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import did_you_mean
 
 if TYPE_CHECKING:
     from teamwright.models.model import ModelCard, Prefix
-    from teamwright.models.model_settings import Thinking
 
 Effort: TypeAlias = str | int
 """A level, or a budget in tokens."""
@@ -59,6 +60,16 @@ def is_effort(value: object) -> bool:
     return True
 
 
+EffortValue: TypeAlias = Annotated[
+    Effort,
+    Meta(
+        extra={"expected": EXPECTED_TEXT, "sample": "high", "fits": is_effort},
+        extra_json_schema={"anyOf": [{"enum": LEVELS}, {"type": "integer", "minimum": 1, "maximum": MAX_BUDGET}]},
+    ),
+]
+"""The effort in a settings file. A level in capital letters is accepted too."""
+
+
 def supports(card: ModelCard, effort: Effort) -> bool:
     """Return True when the model documents the effort."""
     if isinstance(effort, str):
@@ -96,20 +107,6 @@ def describe_efforts(card: ModelCard) -> str:
     if card.budget_from is not None:
         known.append(f"a budget from {card.budget_from:,} tokens on")
     return " or ".join(known) or "none"
-
-
-def effort_fields(card: ModelCard, thinking: Thinking, effort: Effort | None) -> dict[str, Any]:
-    """Return the fields `thinking` and `output_config` of a request, in the canonical form of the Messages API."""
-    from teamwright.models.names import thinking_field  # readers of files need the efforts alone
-
-    if isinstance(effort, int):
-        return {"thinking": {"type": "enabled", "budget_tokens": effort}}
-    fields: dict[str, Any] = {}
-    if (thinking_value := thinking_field(card, thinking)) is not None:
-        fields["thinking"] = thinking_value
-    if effort is not None:
-        fields["output_config"] = {"effort": effort}
-    return fields
 
 
 def prefix_effort(prefix: Prefix) -> Effort | None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from teamwright.models.effort import EffortValue
 from teamwright.models.endpoint import Api
+from teamwright.protocol.setting_types import Count, Seconds, Setting, Table, Text
 
 STALL_S = 90.0
 """Default seconds that an answer may make no progress."""
@@ -117,18 +119,30 @@ class CustomProvider(Struct, frozen=True):
 class ModelSettings(Struct, frozen=True):
     """Settings for the choice of models and for calls."""
 
-    model: str | None = None
-    """The default name: an alias, a vendor's id, or `provider/model`."""
-    effort: str | int | None = None
-    """Thinking effort of the lead and of the agents that it starts: a level, or a budget. None: the model decides."""
-    thinking: Thinking = "adaptive"
-    """`adaptive` where the model documents it; `off` uses the least that the model allows."""
-    max_output_tokens: int | None = None
-    """Maximum output of one answer; None is the model's own limit, but 32,000 at most."""
-    context_tokens: int | None = None
-    """The window of models outside the catalogue, where the user knows it better than the server."""
-    retries: int = 10
-    """The number of retries of a failed request."""
+    model: Annotated[Text, Setting("model", "The model that is used when none is named.")] | None = None
+    """An alias, a vendor's id, or `provider/model`."""
+    effort: (
+        Annotated[
+            EffortValue,
+            Setting(
+                "effort",
+                "Thinking effort of the lead and of the agents that it starts: a level, or a budget in tokens.",
+            ),
+        ]
+        | None
+    ) = None
+    """None: the model decides."""
+    thinking: Annotated[
+        Thinking, Setting("thinking", "adaptive: models that can do so decide how much they think.")
+    ] = "adaptive"
+    """`off` uses the least that the model allows."""
+    max_output_tokens: Annotated[Count, Setting("max_output_tokens", "The longest answer in tokens.")] | None = None
+    """None is the model's own limit, but 32,000 at most."""
+    context_tokens: (
+        Annotated[Count, Setting("context_tokens", "The window in tokens of models that are not in the catalogue.")]
+        | None
+    ) = None
+    retries: Annotated[Count, Setting("retries", "How often a failed model request is tried again.")] = 10
     backoff_s: float = 0.5
     """Seconds before the first retry; the pause doubles."""
     backoff_most_s: float = 60.0
@@ -139,26 +153,64 @@ class ModelSettings(Struct, frozen=True):
     """The longest limit in seconds, as the service reports it, after which an agent retries automatically, and the
     longest time for which calls are retried while the service answers none of any agent. A headless run waits
     `LIMIT_HEADLESS_S` at most."""
-    cache_warmup_s: float = 4.0
-    """Seconds that a call waits at most for an equal prompt that was sent just before it, to read it from the service's
-    cache; 0 disables the wait."""
-    cache_hour: CacheHour = "auto"
-    """Cache a lead whose teammates work for an hour; `auto`: at Anthropic's own address."""
+    cache_warmup_s: Annotated[
+        float,
+        Setting(
+            "cache_warmup_s",
+            "How long a call waits for an equal prompt sent just before, to use its cache; null: never.",
+            value_type=Seconds | None,
+        ),
+    ] = 4.0
+    """0: never."""
+    cache_hour: Annotated[
+        CacheHour,
+        Setting(
+            "cache_hour",
+            "Whether the service caches the lead's prompt for an hour, not five minutes, while teammates work. "
+            "auto: at Anthropic's own address.",
+        ),
+    ] = "auto"
     connect_s: float = 10.0
     """Seconds until a connection attempt fails."""
     read_timeout_s: float = 60.0
     """Seconds that an answer may stay without a byte."""
-    stall_s: float | None = None
-    """Seconds that an answer may make no progress, in every format. None: `STALL_S`, or `STALL_QUIET_S`, and until a
-    local server begins its answer `FIRST_CONTENT_S`."""
+    stall_s: (
+        Annotated[
+            Seconds,
+            Setting(
+                "stall_s",
+                "How long an answer may make no progress. Not set: 90, and 600 for services whose models think "
+                "silently; a local server has 3,600 until its answer begins.",
+            ),
+        ]
+        | None
+    ) = None
+    """None: `STALL_S`, or `STALL_QUIET_S`, and until a local server begins its answer `FIRST_CONTENT_S`."""
     betas: tuple[str, ...] = ()
     """Names for the `anthropic-beta` header, joined."""
-    custom: Mapping[str, CustomProvider] = field(default_factory=_no_providers)
-    """The user's own providers by name, and other values for presets."""
-    models: Mapping[str, ModelFacts] = field(default_factory=_no_models)
-    """Facts about single models, by `provider/model`."""
-    prices: Mapping[str, Price] = field(default_factory=_no_prices)
-    """Prices by `provider/model`; they take precedence over the catalogue."""
+    custom: Annotated[
+        Mapping[str, CustomProvider],
+        Setting(
+            "providers",
+            "Your own model services by name, and changed values of presets.",
+            value_type=Table,
+            user_only=True,
+        ),
+    ] = field(default_factory=_no_providers)
+    models: Annotated[
+        Mapping[str, ModelFacts],
+        Setting(
+            "models",
+            "Facts about single models, by provider/model: window, prices, abilities.",
+            value_type=Table,
+            user_only=True,
+        ),
+    ] = field(default_factory=_no_models)
+    prices: Annotated[
+        Mapping[str, Price],
+        Setting("prices", "Prices by provider/model, in USD per million tokens.", value_type=Table, user_only=True),
+    ] = field(default_factory=_no_prices)
+    """They take precedence over the catalogue."""
     slips: tuple[str, ...] = ()
     """Lines about unknown keys of settings files that resemble a setting, for the same error."""
     files: int = 0

@@ -12,9 +12,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from teamwright.models.effort import Effort, effort_fields, prefix_effort, supported_effort
+from teamwright.models.effort import Effort, prefix_effort, supported_effort
 from teamwright.models.model import ModelCard, Prefix
-from teamwright.models.model_settings import ModelSettings
+from teamwright.models.model_settings import ModelSettings, Thinking
+from teamwright.models.names import thinking_field
 from teamwright.protocol.messages import Block
 
 MAX_OUTPUT = 32_000
@@ -64,7 +65,19 @@ def request_fields(
         fields["tools"] = _with_breakpoints(tools, shared.tools, caching=card.caching)
         if not card.parallel:
             fields["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
-    return fields | effort_fields(card, settings.thinking, effort) | dict(card.sampling)
+    return fields | _effort_fields(card, settings.thinking, effort) | dict(card.sampling)
+
+
+def _effort_fields(card: ModelCard, thinking: Thinking, effort: Effort | None) -> dict[str, Any]:
+    """Return the fields `thinking` and `output_config` of a request, in the canonical form of the Messages API."""
+    if isinstance(effort, int):
+        return {"thinking": {"type": "enabled", "budget_tokens": effort}}
+    fields: dict[str, Any] = {}
+    if (thinking_value := thinking_field(card, thinking)) is not None:
+        fields["thinking"] = thinking_value
+    if effort is not None:
+        fields["output_config"] = {"effort": effort}
+    return fields
 
 
 def build_prefix(

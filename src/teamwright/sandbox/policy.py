@@ -10,11 +10,13 @@ import os
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cache
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+
+from teamwright.protocol.setting_types import Count, Setting, Switch, Texts
 
 
 class SandboxMode(StrEnum):
@@ -150,22 +152,64 @@ def parents_below(path: str, writable: Iterable[str]) -> list[str]:
 
 
 class SandboxSettings(Struct, frozen=True):
-    """The settings. `read` and `write` are further paths; `~` is the home directory.
+    """The settings. In `read` and `write`, `~` is the home directory.
 
-    `auto_allow`: a command that needs nothing beyond the policy *work* runs without a question. `memory_mb` limits each
-    process, in MiB; 0: three quarters of the machine's memory. `processes` limits a command's processes; 0: no limit.
     `answers`: the sandbox answers questions about commands with unknown effects. A bound that confines the commands of
     a person who has the sandbox off only restricts them, so it answers none. `opens`: of what an allowed line names
     it opens only what is inside of these paths. Bounds that name `write` keep it to that.
     """
 
-    mode: SandboxMode = SandboxMode.AUTO
-    network: NetworkAccess = NetworkAccess.ASK
-    read: tuple[str, ...] = ()
-    write: tuple[str, ...] = ()
-    auto_allow: bool = False
-    memory_mb: int = 0
-    processes: int = 4_096
+    mode: Annotated[
+        SandboxMode,
+        Setting(
+            "sandbox.mode",
+            "Whether commands run in a sandbox: off; auto, if one works on this system; required, or nothing starts.",
+            user_only=True,
+        ),
+    ] = SandboxMode.AUTO
+    network: Annotated[
+        NetworkAccess,
+        Setting(
+            "sandbox.network",
+            "The network of commands in the sandbox that do not name it: deny, allow, or ask about each host.",
+            user_only=True,
+        ),
+    ] = NetworkAccess.ASK
+    read: Annotated[
+        tuple[str, ...],
+        Setting("sandbox.read", "More paths that commands in the sandbox may read.", value_type=Texts, user_only=True),
+    ] = ()
+    write: Annotated[
+        tuple[str, ...],
+        Setting(
+            "sandbox.write", "More paths that commands in the sandbox may change.", value_type=Texts, user_only=True
+        ),
+    ] = ()
+    auto_allow: Annotated[
+        Switch,
+        Setting(
+            "sandbox.auto_allow",
+            "Whether a command that needs nothing beyond the policy work runs without a question, where bubblewrap "
+            "works.",
+            user_only=True,
+        ),
+    ] = False
+    memory_mb: Annotated[
+        Count,
+        Setting(
+            "sandbox.memory_mb",
+            "The memory of each process of a command in MiB; 0: three quarters of the machine's memory.",
+            user_only=True,
+        ),
+    ] = 0
+    processes: Annotated[
+        Count,
+        Setting(
+            "sandbox.processes",
+            "The number of processes and threads of a command, under bubblewrap; 0: no limit.",
+            user_only=True,
+        ),
+    ] = 4_096
     answers: bool = True
     opens: tuple[str, ...] = ("/",)
 

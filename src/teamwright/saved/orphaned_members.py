@@ -57,7 +57,7 @@ def _settings(home: Home) -> BackendSettings:
     """Return the settings with the user's terminal adapters, or without any when the file cannot be read."""
     with suppress(TeamwrightError):
         if (layer := read_layer(home.settings, SettingsOrigin.USER)) is not None:
-            from teamwright.config.settings.settings import parse_backend_settings
+            from teamwright.config.settings.sections import parse_backend_settings
 
             return parse_backend_settings(layer.values, dict.fromkeys(layer.values, str(layer.path)))
     return BackendSettings()

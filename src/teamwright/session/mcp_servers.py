@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from teamwright.agent.agent_type import AgentType, covers
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import Toolbox
-from teamwright.config.mcp_settings import McpSettings
+from teamwright.config.settings.settings import McpSettings
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings

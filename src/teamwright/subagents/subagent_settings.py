@@ -6,12 +6,13 @@ Values and protocols only.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from teamwright.agent.tool import HiddenParameter
 from teamwright.protocol.runtime_tags import TaskEnd
+from teamwright.protocol.setting_types import Seconds, Setting, Switch
 
 if TYPE_CHECKING:
     from teamwright.agent.agent import Agent
@@ -23,22 +24,38 @@ if TYPE_CHECKING:
 class SubagentSettings(Struct, frozen=True):
     """The settings of sub-agents."""
 
-    background: bool | Literal["always"] = True
-    """True when they may run in the background; `always`: each of them does, and no caller waits for one."""
-
-    background_after_s: float | None = None
-    """Seconds in the foreground after which one moves to the background; None: never automatically."""
-
-    jobs_wait_s: float = 600.0
-    """Seconds that one with an answer waits for its own background commands; then they are stopped."""
-
-    coordinator: bool = False
-    """Every sub-agent runs in the background, with its own or its caller's model: a call cannot name one."""
-
-    fork: bool = False
-    """A call without an agent type makes a fork of its caller; every agent that a call starts runs in
-    the background.
-    """
+    background: Annotated[
+        bool | Literal["always"],
+        Meta(extra={"expected": 'true, false or "always"', "sample": "true"}),
+        Setting(
+            "agents.background",
+            "Whether sub-agents may run in the background; always: every sub-agent does.",
+        ),
+    ] = True
+    background_after_s: (
+        Annotated[
+            Seconds,
+            Setting("agents.background_after_s", "Time after which a foreground sub-agent moves to the background."),
+        ]
+        | None
+    ) = None
+    """None: never automatically."""
+    jobs_wait_s: Annotated[
+        Seconds,
+        Setting(
+            "agents.jobs_wait_s",
+            "How long a sub-agent that has answered, or a headless run that is done, waits for background commands.",
+        ),
+    ] = 600.0
+    fork: Annotated[
+        Switch,
+        Setting("agents.fork", "Whether a call of Agent without an agent type starts a fork of its caller."),
+    ] = False
+    """True: every agent that a call starts runs in the background."""
+    coordinator: Annotated[
+        Switch,
+        Setting("coordinator", "Whether every sub-agent runs in the background, and a call cannot name a model."),
+    ] = False
 
     @property
     def always_background(self) -> bool:

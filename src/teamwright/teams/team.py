@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from msgspec import Struct, field
 
@@ -19,6 +19,7 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TeamChanged
 from teamwright.protocol.ids import LEAD, MemberName, SessionId, known_name, now_ms, session_list_name
 from teamwright.protocol.members import MemberState
+from teamwright.protocol.setting_types import Seconds, Setting, Switch
 from teamwright.protocol.task import Reviewer, Task
 from teamwright.requests.request_store import RequestStore
 from teamwright.sandbox.policy import SandboxSettings
@@ -49,17 +50,16 @@ if TYPE_CHECKING:
 class TeamSettings(Struct, frozen=True):
     """The settings of a team."""
 
-    shutdown_objection_s: float = 60.0
-    """Seconds that a member may take to answer a shutdown request before the runtime ends it."""
-
-    cancel_grace_s: float = 5.0
-    """Seconds that a cancelled turn may take to end."""
-
-    shutdown_timeout_s: float = 10.0
-    """Seconds that leaving a team waits for ending members."""
-
-    dedupe_names: bool = False
-    """A live name becomes `name-2` instead of being refused."""
+    shutdown_objection_s: Annotated[
+        Seconds,
+        Setting("shutdown_objection_s", "How long a member may take to answer a shutdown request."),
+    ] = 60.0
+    cancel_grace_s: Annotated[Seconds, Setting("cancel_grace_s", "How long a cancelled turn may take to end.")] = 5.0
+    shutdown_timeout_s: Annotated[
+        Seconds,
+        Setting("shutdown_timeout_s", "How long the end of a session waits for running turns of members."),
+    ] = 10.0
+    dedupe_names: Annotated[Switch, Setting("dedupe_names", "Whether a name that is in use becomes name-2.")] = False
 
     review: Reviewer | None = None
     """The least review of every new task."""

@@ -203,25 +203,20 @@ def effort_levels() -> list[NameOnDisk]:
 
 def setting_names() -> list[NameOnDisk]:
     """Return the settings by their names in a file."""
-    from teamwright.config.settings.keys import KEYS
+    from teamwright.config.settings.keys import setting_keys
 
-    return [NameOnDisk(name, key.meaning) for name, key in KEYS.items()]
+    return [NameOnDisk(name, key.meaning) for name, key in setting_keys().items()]
 
 
 def setting_values(home: Home, name: str) -> list[NameOnDisk]:
     """Return the allowed values of a setting; empty for unknown settings and those with free values."""
-    from teamwright.config.settings.keys import KEYS
+    from teamwright.config.settings.keys import setting_keys
 
-    if name not in KEYS:
+    key = setting_keys().get(name)
+    if key is None:
         return []
-    if KEYS[name].kind == "bool":
+    if key.is_switch:
         return [NameOnDisk("true"), NameOnDisk("false")]
     lists = {"model": model_names, "members.backend": backend_names}
-    found = (
-        lists[name](home)
-        if name in lists
-        else effort_levels()
-        if name == "effort"
-        else map(NameOnDisk, KEYS[name].words)
-    )
+    found = lists[name](home) if name in lists else effort_levels() if name == "effort" else map(NameOnDisk, key.words)
     return list(found)

@@ -301,7 +301,8 @@ def spawned(request, spawn):
     ],
 )
 def test_a_flag_that_cannot_be_used_stops_the_start(tmp_path, given, why):
-    from teamwright.config.mcp_settings import McpSettings, configured_servers
+    from teamwright.config.mcp_settings import configured_servers
+    from teamwright.config.settings.settings import McpSettings
 
     with pytest.raises(TeamwrightError) as caught:
         configured_servers(McpSettings(), [given], tmp_path, os.environ, frozenset())

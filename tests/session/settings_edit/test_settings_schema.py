@@ -1,7 +1,8 @@
-"""The table of keys, the schema, the defaults of the rooms and the page of the documentation say the same."""
+"""The declarations of settings, the schema and the page of the documentation say the same."""
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import jsonschema
@@ -10,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamwright.config.settings.files import SettingsOrigin, parse_layer
-from teamwright.config.settings.keys import KEYS, NEVER_USED, NOT_USED_YET
-from teamwright.config.settings.show import FIELDS, OF_MODELS, default_of, json_schema
+from teamwright.config.settings.keys import NEVER_USED, NOT_USED_YET, setting_keys
+from teamwright.config.settings.show import json_schema
 from teamwright.hooks.hook_index import EVENTS
 
+KEYS = setting_keys()
 SCHEMA = json_schema()
 CHECK = jsonschema.Draft202012Validator(SCHEMA)
+SOURCES = list((Path(__file__).parents[3] / "src").rglob("*.py"))
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "formats" / "settings.md").read_text()
 ROWS = dict(re.findall(r"^\| `([\w.]+)` \| (.*) \|$", PAGE, re.MULTILINE))
 VALUES = st.one_of(
@@ -57,23 +60,28 @@ def test_what_the_schema_refuses_besides_is_what_a_run_warns_of(name):
     assert parse_layer(Path("/settings.json"), SettingsOrigin.USER, json.dumps(said)).warnings
 
 
-def test_every_default_may_be_written_and_stands_in_a_room():
-    assert set(KEYS) >= set(FIELDS) | OF_MODELS
-    for key in KEYS:
-        default = default_of(key)
-        assert default is None or KEYS[key].fits(default), key
+def test_every_default_may_be_written():
+    for key, row in KEYS.items():
+        assert row.default is None or row.fits(row.default), key
+
+
+def test_no_two_fields_have_the_same_key():
+    names = Counter(name for file in SOURCES for name in re.findall(r'\bSetting\(\s*"([\w.]+)"', file.read_text()))
+    assert names.total() == len(names)
+    assert set(names) == set(KEYS)
 
 
 def test_a_key_that_may_be_left_out_and_decides_a_number_or_a_switch_says_its_default():
-    plain = {"bool", "count", "seconds", "share"}
-    without = {key for key, row in KEYS.items() if row.kind in plain and default_of(key) is None}
+    plain = {"true or false", "a whole number from 0 on", "a number of seconds above 0", "a number from 0.1 to 0.95"}
+    without = {key for key, row in KEYS.items() if row.expected in plain and row.default is None}
     others = {"enableAllProjectMcpServers", "agents.background_after_s", "stall_s"}
     assert without == {"context_tokens", "max_output_tokens", *others}
 
 
 @pytest.mark.parametrize("key", list(KEYS))
 def test_the_page_says_of_a_key_what_the_table_says(key):
-    row, default = KEYS[key], default_of(key)
+    row = KEYS[key]
+    default = row.default
     own = "; your own files only" if row.user_only else ""
     said = f"{row.expected}{own} | {row.meaning}"
     if default is not None:

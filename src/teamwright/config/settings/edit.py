@@ -22,7 +22,7 @@ from teamwright.config.settings.files import (
     require_inside,
     write_settings,
 )
-from teamwright.config.settings.keys import KEYS, RENAMED_KEYS, SettingKey
+from teamwright.config.settings.keys import RENAMED_KEYS, SettingKey, setting_keys
 from teamwright.config.settings.merge import OWN_ONLY
 from teamwright.config.settings.setting_parts import reason
 from teamwright.config.settings.show import require_key, survey_layer
@@ -70,7 +70,7 @@ def set_value(change: SettingTarget, name: str, text: str) -> SettingChange:
     """
     require_person(change.home, "changes settings", f"config set {name}"[:100])
     key, part = _split(name)
-    value = parse_value(KEYS[key], name, text, part=bool(part))
+    value = parse_value(setting_keys()[key], name, text, part=bool(part))
     return _change(change, key, part, value)
 
 
@@ -93,7 +93,7 @@ def parse_value(key: SettingKey, name: str, text: str, *, part: bool = False) ->
     if part:
         return cast("Any", read) if isinstance(read, dict | list) else text
     candidates = [read, text]
-    if key.kind == "texts":
+    if key.adds_up:
         candidates.append([text])
     for value in candidates:
         if key.fits(value):
@@ -102,17 +102,9 @@ def parse_value(key: SettingKey, name: str, text: str, *, part: bool = False) ->
         "usage",
         f"{name} must be {key.expected}",
         looked_at=[("given", text[:80])],
-        do=[f"teamwright config set {name} {_sample(key)}"],
+        do=[f"teamwright config set {name} {key.sample}"],
         note="nothing was changed",
     )
-
-
-def _sample(key: SettingKey) -> str:
-    if key.words:
-        return key.words[0]
-    samples = {"bool": "true", "count": "3", "positive": "3", "amount": "1.5", "share": "0.8", "effort": "high"}
-    samples |= {"texts": """'["Bash(git log:*)"]'""", "map": """'{"name": {}}'""", "env": """'{"NAME": "value"}'"""}
-    return samples.get(key.kind.removesuffix(" or null"), "30")
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -152,7 +144,7 @@ def _change(change: SettingTarget, key: str, part: str, value: Any) -> SettingCh
 
 def _require_allowed(key: str, part: str, full_key: str) -> None:
     """Raise UsageError for a value that a repository must not set, by any author."""
-    own = KEYS[key].user_only or (key == "env" and part and is_user_only_variable(part))
+    own = setting_keys()[key].user_only or (key == "env" and part and is_user_only_variable(part))
     if not own:
         return
     why = "a repository is read by everybody who works in it, and may not decide this for them"

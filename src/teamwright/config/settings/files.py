@@ -20,13 +20,13 @@ from typing import Any, TypeAlias, cast
 from msgspec import Struct, field
 
 from teamwright.config.settings.keys import (
-    KEYS,
     NEVER_USED,
     NOT_USED_YET,
     RENAMED_KEYS,
     RENAMED_VALUES,
-    TOPS,
     SettingKey,
+    key_groups,
+    setting_keys,
 )
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import is_label, is_typo, nearest
@@ -158,16 +158,17 @@ def parse_layer(path: Path, origin: SettingsOrigin, text: str) -> SettingsLayer:
     remarks = [SettingRemark(name[:80], "occurs twice; only the last one is used") for name in twice[:MAX_REPEATED]]
     pairs = _flat(raw, path, text)
     new_names = {name for name, _ in pairs}
+    keys: Mapping[str, SettingKey] = setting_keys() if pairs else {}
     for name, value in pairs:
         new = RENAMED_KEYS.get(name)
-        if name in KEYS:
-            values[name] = _checked(KEYS[name], name, value, path, text)
+        if name in keys:
+            values[name] = _checked(keys[name], name, value, path, text)
         elif new in new_names:
             remarks.append(SettingRemark(name, f"is not used: it is the old name of {new}, which the file also has"))
         elif new is not None:
             if isinstance(value, bool):
                 value = RENAMED_VALUES.get(name, {}).get(value, value)
-            values[new] = _checked(KEYS[new], name, value, path, text)
+            values[new] = _checked(keys[new], name, value, path, text)
             remarks.append(SettingRemark(name, f"is called {new} now: rename it", used=True))
         else:
             remarks += _unknown(name, origin)
@@ -214,7 +215,7 @@ def _flat(raw: Mapping[str, Any], path: Path, text: str, above: str = "") -> lis
     found: list[tuple[str, Any]] = []
     for part, value in raw.items():
         name = f"{above}{part}"
-        if name not in TOPS:
+        if name not in key_groups():
             found.append((name, value))
         elif isinstance(value, dict):
             found += _flat(cast("dict[str, Any]", value), path, text, f"{name}.")
@@ -231,7 +232,7 @@ def _unknown(name: str, origin: SettingsOrigin) -> list[SettingRemark]:
     if name in NOT_USED_YET:
         return [SettingRemark(name, "is not used yet", origin.compat)]
     if origin.compat:
-        suggestion = next((known for known in (*KEYS, *TOPS) if is_typo(name, known)), None)
+        suggestion = next((known for known in (*setting_keys(), *key_groups()) if is_typo(name, known)), None)
         return [
             SettingRemark(
                 name,
@@ -239,7 +240,7 @@ def _unknown(name: str, origin: SettingsOrigin) -> list[SettingRemark]:
                 usual=suggestion is None,
             )
         ]
-    near = nearest(name, KEYS)
+    near = nearest(name, setting_keys())
     return [SettingRemark(name, "is not a setting" + (f"; did you mean {near}?" if near else ""))]
 
 

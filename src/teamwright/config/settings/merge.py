@@ -27,11 +27,12 @@ from teamwright.config.settings.files import (
     read_given_layer,
     read_layer,
 )
-from teamwright.config.settings.keys import KEYS, MODE
+from teamwright.config.settings.keys import MODE, setting_keys
+from teamwright.config.settings.sections import BACKEND, make_sections
 from teamwright.config.settings.setting_parts import SettingParts
-from teamwright.config.settings.settings import BACKEND, SettingFlags, Settings, make_sections
+from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.trust import TrustState
-from teamwright.config.trust_entries import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
+from teamwright.config.trust_entries import HOOKS, entry_of, hook_entry, repository_layers
 from teamwright.config.unmatched_guards import find_dead_hook, find_dead_rule
 from teamwright.hooks.hook_index import HookSpec, parse_hook_entries
 from teamwright.permissions.decision_context import PermissionScope
@@ -207,8 +208,9 @@ class SettingsMerge:
         # the session opening gives one line about the others
         heeded = self.is_heeded(layer)
         self.warnings += layer.warnings if heeded else ()
+        keys = setting_keys()
         for name, value in layer.values.items():
-            if KEYS[name].user_only and (layer.origin.of_repository or layer.origin.compat):
+            if keys[name].user_only and (layer.origin.of_repository or layer.origin.compat):
                 self.parts.add(layer, name, value=value).set_state("ignored", why_user_only(layer))
                 self.warnings += [f"{layer.path}: {name} {why_user_only(layer)}"] if heeded else []
             elif name in _VERDICTS:
@@ -223,7 +225,7 @@ class SettingsMerge:
                 self.add_hooks(layer, value, heeded=heeded)
             elif name in SERVER_KEYS:
                 self.served.add(layer, name, value)
-            elif KEYS[name].kind == "texts":
+            elif keys[name].adds_up:
                 self.add_texts(layer, name, value)
             elif self.is_allowed(layer, name, "", value):
                 self.values[name] = value
@@ -250,7 +252,7 @@ class SettingsMerge:
         form.
         """
         noted = self.parts.add(layer, name, part, value, at)
-        if not layer.origin.of_repository or name in NARROWING:
+        if not layer.origin.of_repository or setting_keys()[name].declared.narrows:
             return True
         allowed = self.trust.allows(entry_of(layer, self.trust.root, name, part, value))
         if not allowed:
@@ -277,7 +279,7 @@ class SettingsMerge:
     def bad_rule(self, layer: SettingsLayer, name: str, problem: UsageError) -> None:
         """Leave out a bad rule of an untrusted repository or a granting one of the other product; refuse any other."""
         foreign = layer.origin.of_repository and not self.trust.trusted
-        if foreign or (name not in NARROWING and layer.origin.compat):
+        if foreign or (layer.origin.compat and not setting_keys()[name].declared.narrows):
             self.leave_out(layer, problem)
         else:
             self.parts.refuse(bad_settings(layer.path, problem.what, name))
@@ -383,20 +385,20 @@ class SettingsMerge:
 
     def settings(self, compat: bool) -> Settings:
         """Return the merged settings. Raises CannotStart (`bad-settings`) for a value that its package refuses."""
-        sections = make_sections(self.values, self.origins)
-        return Settings(
+        settings = make_sections(self.values, self.origins)
+        return replace(
+            settings,
             rules=tuple(self.rules),
             mode=self.mode,
             delegates=self.delegates,
             directories=tuple(dict.fromkeys(self.directories)),
             env=self.env,
             person_env=self.person_env,
-            hooks=() if sections["hooks_off"] else tuple(self.hooks),
+            hooks=() if settings.hooks_off else tuple(self.hooks),
             mcp=self.served.settings(self.values, compat=compat),
             compat=compat,
             skills_off=frozenset(name.lower().removeprefix("/") for name in self.skills_off),
             warnings=tuple(self.warnings),
             origins=self.origins,
             files=self.read_files,
-            **sections,
         )

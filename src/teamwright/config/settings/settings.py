@@ -1,105 +1,275 @@
-"""The merged settings of a run, the values of its flags, and the sections of both that single values fill.
+"""The settings of a run: each setting is declared once, at the field that it sets, with its key in files and its "
+"default"
 
-Each section has the defaults of the package that uses it; a package that validates its values is called. `merge`
-decides precedence before.
+Fields without a `Setting` are computed. The other sections are classes of the packages that use them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Meta, Struct, field
 
 from teamwright.agent.activity_monitor import STALLED_AFTER_S
 from teamwright.agent.compaction_state import CompactSettings
 from teamwright.agent.spawn_limits import SpawnSettings
-from teamwright.backends.choice import AUTO, REMOTE_BACKEND, TMUX, is_remote
 from teamwright.backends.settings import BackendSettings
-from teamwright.backends.terminal_adapter import (
-    DETACHED,
-    InvalidAdapter,
-    TerminalAdapter,
-    parse_adapters,
-    shipped_adapters,
-)
-from teamwright.config.external_member_commands import ExternalCommandSettings, commands_settings
-from teamwright.config.mcp_settings import McpSettings
-from teamwright.config.settings.files import bad_settings
-from teamwright.config.settings.keys import fill_settings, plain_fields
-from teamwright.hooks.hook_index import HookSpec
+from teamwright.hooks.hook_index import EVENTS, HookSpec
 from teamwright.models.effort import Effort
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.ids import did_you_mean
-from teamwright.protocol.members import IN_PROCESS
-from teamwright.protocol.usage import CAP_NAMES as CAPS
+from teamwright.protocol.secret_texts import repr_without
+from teamwright.protocol.setting_types import (
+    Amount,
+    Count,
+    Positive,
+    Seconds,
+    Setting,
+    Switch,
+    Table,
+    Text,
+    Texts,
+    Variables,
+)
 from teamwright.protocol.usage import NO_CAPS, Budget
-from teamwright.sandbox.policy import NetworkAccess, SandboxMode, SandboxSettings
+from teamwright.sandbox.policy import SandboxSettings
 from teamwright.subagents.subagent_settings import SubagentSettings
 from teamwright.teams.team import TeamSettings
 from teamwright.tools.shell.bash_settings import BashSettings
 
 
 class WebSearchSettings(Struct, frozen=True):
-    """The ways to search. `service` is auto, on or off: the search of the model's service.
+    """The ways to search; empty for none."""
 
-    `command` is a shell line that gets the search as JSON on its stdin; `tool` is the name of a tool of an MCP server.
-    """
-
-    service: str = "auto"
-    command: str = ""
-    tool: str = ""
+    service: Annotated[
+        Literal["auto", "on", "off"],
+        Setting(
+            "web_search.service",
+            "Whether the service of the model searches the web. auto: at the vendor's own address of Anthropic.",
+            user_only=True,
+        ),
+    ] = "auto"
+    command: Annotated[
+        Text,
+        Setting(
+            "web_search.command",
+            "A shell command that gets a search as JSON on its stdin and prints what it found.",
+            user_only=True,
+        ),
+    ] = ""
+    tool: Annotated[
+        Text,
+        Setting(
+            "web_search.tool", "The tool of an MCP server that searches the web: mcp__SERVER__TOOL.", user_only=True
+        ),
+    ] = ""
 
 
 class NotifySettings(Struct, frozen=True):
-    """The ways to notify. `command` is a shell line, `webhook` a URL; empty for none.
+    """The ways to notify; empty for none."""
 
-    `terminal` is auto, bell, osc9, osc777 or off; `format` of the webhook's body is auto, json or ntfy.
-    """
-
-    terminal: str = "auto"
-    command: str = ""
-    webhook: str = ""
-    format: str = "auto"
+    terminal: Annotated[
+        Literal["auto", "bell", "osc9", "osc777", "off"],
+        Setting(
+            "notify.terminal",
+            "The terminal's signal when a request waits or the team is done, and its window has no focus. auto: a "
+            "notification where the terminal is known to show one, else the bell.",
+        ),
+    ] = "auto"
+    command: Annotated[
+        Text,
+        Setting(
+            "notify.command",
+            "A shell command that gets each notification as JSON on its stdin; none by default.",
+            user_only=True,
+        ),
+    ] = ""
+    webhook: Annotated[
+        Text, Setting("notify.webhook", "The URL to which each notification is sent; none by default.", user_only=True)
+    ] = ""
+    format: Annotated[
+        Literal["auto", "json", "ntfy"],
+        Setting(
+            "notify.format",
+            "The body for the webhook: json (Slack), or ntfy. auto: ntfy for a host whose name begins with ntfy.",
+        ),
+    ] = "auto"
 
 
 class CheckSettings(Struct, frozen=True):
-    """The check of all tasks and its time limits."""
+    """The check of all tasks and its time limits; an empty command is none."""
 
-    command: str = ""
-    """A command that must succeed before any task is completed; empty for none."""
-    timeout_s: float = 600.0
-    """Seconds that a check may take."""
+    command: Annotated[
+        Text, Setting("task_check", "A command that must succeed before any task is completed; none by default.")
+    ] = ""
+    timeout_s: Annotated[Seconds, Setting("task_check_timeout_s", "How long the check of a task may take.")] = 600.0
     grace_s: float = 2.0
     """Seconds that a check may take to exit after its timeout."""
 
 
 class WorktreeSettings(Struct, frozen=True):
-    """The settings of worktrees."""
+    """The settings of worktrees; an empty command is none."""
 
-    setup: str = ""
-    """A command that prepares each new worktree; empty for none."""
-    setup_timeout_s: float = 600.0
-    """Seconds that the setup may take."""
-    merge: Literal["merge", "rebase", "squash"] = "merge"
-    """The way in which finished work gets to the integration branch."""
-    uncommitted: Literal["commit", "refuse"] = "commit"
-    """The treatment of a worktree's uncommitted files when a task is completed."""
-    commit_hooks: bool = False
-    """True: the runtime's commits run the repository's hooks, and are signed as git is set up."""
-    max_file_mb: int = 5
-    """The largest file that the runtime commits, in MB; 0: any."""
-    max_commit_mb: int = 50
-    """The most that one commit of the runtime adds, in MB; 0: any."""
-    check: str = ""
-    """A command that must succeed on each merge before the integration branch moves; empty for none."""
-    check_timeout_s: float = 600.0
-    """Seconds that this check may take."""
+    setup: Annotated[
+        Text,
+        Setting(
+            "worktrees.setup", "A command that prepares each new worktree of an agent; none by default.", user_only=True
+        ),
+    ] = ""
+    setup_timeout_s: Annotated[
+        Seconds, Setting("worktrees.setup_timeout_s", "How long the setup of a worktree may take.")
+    ] = 600.0
+    merge: Annotated[
+        Literal["merge", "rebase", "squash"],
+        Setting("worktrees.merge", "How the commits of a completed task are added to the integration branch."),
+    ] = "merge"
+    uncommitted: Annotated[
+        Literal["commit", "refuse"],
+        Setting(
+            "worktrees.uncommitted",
+            "Uncommitted files of a member's worktree when it completes a task: commit them, or refuse the completion.",
+        ),
+    ] = "commit"
+    commit_hooks: Annotated[
+        Switch,
+        Setting(
+            "worktrees.commit_hooks",
+            "Whether these commits run the repository's hooks and are signed as git is set up; otherwise both are "
+            "skipped.",
+            user_only=True,
+        ),
+    ] = False
+    max_file_mb: Annotated[
+        Count,
+        Setting(
+            "worktrees.max_file_mb",
+            "The largest file in MB that such a commit takes; a larger one refuses the completion. 0: any size.",
+        ),
+    ] = 5
+    max_commit_mb: Annotated[
+        Count,
+        Setting(
+            "worktrees.max_commit_mb", "The size in MB of all files that one such commit takes at most. 0: any size."
+        ),
+    ] = 50
+    check: Annotated[
+        Text,
+        Setting(
+            "checks.integration",
+            "A command that must succeed on each merge before the integration branch moves; none by default.",
+            user_only=True,
+        ),
+    ] = ""
+    check_timeout_s: Annotated[
+        Seconds, Setting("checks.integration_timeout_s", "How long the check of a merge may take.")
+    ] = 600.0
+
+
+EXTERNAL_START_S = 60.0
+
+
+class ExternalCommand(Struct, frozen=True):
+    """One program. `argv` begins with its name or path, `env` is added to its environment; both may contain `${VAR}`.
+
+    `root` is the state root whose files it reads; empty means the one of its environment, or its default. `start_s` is
+    the time in seconds until it must have read its first prompt.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __repr__(self) -> str:
+        return repr_without(self, "env")
+
+    root: str = ""
+    start_s: float = EXTERNAL_START_S
+
+
+class ExternalCommandSettings(Struct, frozen=True):
+    """The other programs that may run teammates, and the one that runs them by default."""
+
+    commands: Annotated[
+        Mapping[str, ExternalCommand],
+        Setting(
+            "members.commands",
+            "Other programs that may run members, by name: argv, env, root, start_s.",
+            value_type=Table,
+            user_only=True,
+        ),
+    ] = field(default_factory=dict[str, ExternalCommand])
+    usual: Annotated[
+        Text,
+        Setting(
+            "members.command",
+            "The name in members.commands of the program that runs members; none: Teamwright runs them.",
+            user_only=True,
+        ),
+    ] = ""
+
+
+class ServerEntry(Struct, frozen=True):
+    """One entry as written. `foreign`: it comes from a repository, so it receives none of our credentials.
+
+    `root` is the repository in which it is read, regardless of origin.
+    """
+
+    name: str
+    entry: Any
+    source: str
+    rank: int
+    foreign: bool
+    root: Path
+
+
+class McpSettings(Struct, frozen=True):
+    """The merged settings of MCP servers."""
+
+    servers: Annotated[
+        tuple[ServerEntry, ...],
+        Setting("mcpServers", "MCP servers by name, as in .mcp.json.", value_type=Table),
+        Setting(
+            "enableAllProjectMcpServers",
+            "false: only the servers of .mcp.json that enabledMcpjsonServers names are used.",
+            value_type=Switch,
+        ),
+        Setting(
+            "enabledMcpjsonServers",
+            "Servers of .mcp.json that are used if enableAllProjectMcpServers is false.",
+            value_type=Texts,
+        ),
+        Setting("disabledMcpjsonServers", "Servers of .mcp.json that are left out.", value_type=Texts, narrows=True),
+    ] = ()
+    start_s: Annotated[Seconds, Setting("mcp.start_s", "How long an MCP server may take until it can be called.")] = (
+        30.0
+    )
+    wait_s: Annotated[
+        Seconds, Setting("mcp.wait_s", "How long the first agent waits for MCP servers without a stored tool list.")
+    ] = 3.0
+    call_s: Annotated[
+        Seconds, Setting("mcp.call_s", "How long a call of an MCP server may last without a sign of progress.")
+    ] = 600.0
+    sampling: Annotated[
+        Switch,
+        Setting(
+            "mcp.sampling",
+            "true: MCP servers may ask for answers of your model; each request is asked about.",
+            user_only=True,
+        ),
+    ] = False
+    sampling_calls: Annotated[
+        Count, Setting("mcp.sampling_calls", "The largest number of such answers in a session.", user_only=True)
+    ] = 20
+    tools: Annotated[
+        Count,
+        Setting(
+            "mcp.prefix_tools",
+            "The largest number of MCP tools in an agent's list; other tools are found with ToolSearch.",
+        ),
+    ] = 40
+    size: Annotated[Count, Setting("mcp.prefix_bytes", "The largest size of these tools in bytes.")] = 24_000
 
 
 class SettingFlags(Struct, frozen=True):
@@ -129,179 +299,191 @@ class SettingFlags(Struct, frozen=True):
 class Settings(Struct, frozen=True):
     """The settings in use. `origins` names the file or flag of each value that is not a default.
 
-    `delegates`: the lead only coordinates; `mode` is then the mode that its members follow.
-
-    `each` caps every member and sub-agent; `run_defaults` are the user's default caps of headless runs;
-    `directories` are additional ones, by real path; `models` contains the keys of the models' settings as written;
-    `skills_off` are lower-case names of skills and commands; `warnings` are lines for people about entries that are
-    left out; `files` counts the settings files that were read.
+    `delegates`: the lead only coordinates; `mode` is then the mode that its members follow. `directories` are real
+    paths. `models` contains the keys of the models' settings as written. `skills_off` are lower-case names. `warnings`
+    are lines for people about entries that are left out. `files` counts the settings files that were read.
     """
 
-    rules: tuple[Rule, ...] = ()
-    mode: Mode = Mode.DEFAULT
-    delegates: bool = False
-    directories: tuple[Path, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    teams: Annotated[Switch, Setting("teams", "Whether agents may form teams.")] = True
+    env: Annotated[
+        Mapping[str, str], Setting("env", "Variables for commands that agents run.", value_type=Variables)
+    ] = field(default_factory=dict[str, str])
     person_env: Mapping[str, str] = field(default_factory=dict[str, str])
     """The part of `env` that no repository set: programs outside of the sandbox get it as it is."""
-    hooks: tuple[HookSpec, ...] = ()
-    hooks_off: bool = False
-    hook_urls: tuple[str, ...] | None = None
-    """The only addresses of http hooks; None: all."""
-    hook_variables: tuple[str, ...] | None = None
-    """The only variables in headers of http hooks; None: all that a hook lists."""
-    mcp: McpSettings = field(default_factory=McpSettings)
-    models: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    limits: SpawnSettings = field(default_factory=SpawnSettings)
-    each: Budget = NO_CAPS
-    run_defaults: Budget = NO_CAPS
-    team: TeamSettings = field(default_factory=TeamSettings)
-    bash: BashSettings = field(default_factory=BashSettings)
-    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
-    check: CheckSettings = field(default_factory=CheckSettings)
-    worktrees: WorktreeSettings = field(default_factory=WorktreeSettings)
-    agents: SubagentSettings = field(default_factory=SubagentSettings)
+    hooks: Annotated[
+        tuple[HookSpec, ...],
+        Setting(
+            "hooks",
+            "Hooks that run at events.",
+            value_type=Annotated[Table, Meta(extra_json_schema={"propertyNames": {"enum": list(EVENTS)}})],
+        ),
+    ] = ()
+    hooks_off: Annotated[Switch, Setting("disableAllHooks", "Whether no hook runs at all.")] = False
+    hook_urls: (
+        Annotated[
+            tuple[str, ...],
+            Setting(
+                "allowedHttpHookUrls",
+                "The only addresses that http hooks may use, with * for any text; all without this key. A repository "
+                "only adds to a list of yours.",
+                value_type=Texts,
+            ),
+        ]
+        | None
+    ) = None
+    hook_variables: (
+        Annotated[
+            tuple[str, ...],
+            Setting(
+                "httpHookAllowedEnvVars",
+                "The only variables that headers of http hooks may contain, of those that a hook lists. A repository "
+                "only adds to a list of yours.",
+                value_type=Texts,
+            ),
+        ]
+        | None
+    ) = None
+    lead_type: Annotated[
+        Text, Setting("agent", "The agent type of the lead in new sessions; none by default. --agent wins.")
+    ] = ""
+    output_style: Annotated[
+        Text, Setting("outputStyle", "The output style whose text the lead's prompt gets; none by default.")
+    ] = ""
+    status_line: Annotated[
+        Mapping[str, Any],
+        Setting(
+            "statusLine",
+            "A command whose output the terminal shows as rows: command, padding, refreshInterval (seconds).",
+            value_type=Table,
+        ),
+    ] = field(default_factory=dict[str, Any])
+    skills: Annotated[
+        Switch, Setting("skills.enabled", "Whether skills and slash commands of files are used.", user_only=True)
+    ] = True
+    skills_off: Annotated[
+        frozenset[str],
+        Setting("skills.disabled", "Names of skills and slash commands that are left out.", value_type=Texts),
+    ] = frozenset()
+    rules: Annotated[
+        tuple[Rule, ...],
+        Setting("permissions.allow", "Rules for calls that run without a question.", value_type=Texts),
+        Setting("permissions.ask", "Rules for calls that ask.", value_type=Texts, narrows=True),
+        Setting("permissions.deny", "Rules for calls that never run.", value_type=Texts, narrows=True),
+    ] = ()
+    directories: Annotated[
+        tuple[Path, ...],
+        Setting("permissions.additionalDirectories", "Further directories that agents may use.", value_type=Texts),
+    ] = ()
+    mode: Annotated[Mode, Setting("permissions.defaultMode", "The permission mode at the start.", value_type=Text)] = (
+        Mode.DEFAULT
+    )
+    delegates: bool = False
+    lead_answers: Annotated[
+        Switch,
+        Setting(
+            "permissions.leadAnswers",
+            "Whether the lead may answer permission requests of its members instead of the user.",
+            user_only=True,
+        ),
+    ] = False
+    plan_approval: Annotated[
+        Literal["lead", "human", "auto"], Setting("plan_approval", "The approver of members' plans.", user_only=True)
+    ] = "lead"
     places: BackendSettings = field(default_factory=BackendSettings)
     commands: ExternalCommandSettings = field(default_factory=ExternalCommandSettings)
-    compact: CompactSettings = field(default_factory=CompactSettings)
-    teams: bool = True
-    ask_timeout_s: float | None = None
-    unattended_requests: str = "deny"
-    lead_answers: bool = False
-    plan_approval: str = "lead"
-    git_trailer: str = ""
-    markdown: bool = True
-    plain_terminal: bool = False
+    limits: SpawnSettings = field(default_factory=SpawnSettings)
+    run_defaults: Annotated[
+        Budget,
+        Setting(
+            "budget.run.usd",
+            "US dollars that a headless run may spend without `--max-budget-usd`: 20. At a terminal this is a mark.",
+            value_type=Amount,
+            user_only=True,
+        ),
+        Setting(
+            "budget.run.tokens",
+            "Tokens that a headless run may use without `--max-tokens`: 5,000,000. At a terminal this is a mark.",
+            value_type=Positive,
+            user_only=True,
+        ),
+        Setting(
+            "budget.run.turns",
+            "Model calls of the lead in a headless run without `--max-turns`: 200. At a terminal this is a mark.",
+            value_type=Positive,
+            user_only=True,
+        ),
+        Setting(
+            "budget.run.minutes",
+            "Minutes that a headless run may take without `--timeout`: 120. At a terminal this is a mark.",
+            value_type=Amount,
+            user_only=True,
+        ),
+    ] = NO_CAPS
+    each: Annotated[
+        Budget,
+        Setting("budget.agent.usd", "US dollars that one member or sub-agent may spend.", value_type=Amount),
+        Setting("budget.agent.tokens", "Tokens that one member or sub-agent may use, in and out.", value_type=Positive),
+        Setting("budget.agent.turns", "Model calls that one member or sub-agent may make.", value_type=Positive),
+        Setting("budget.agent.calls", "Tool calls that one member or sub-agent may make.", value_type=Positive),
+        Setting("budget.agent.minutes", "Minutes that one member or sub-agent may work.", value_type=Amount),
+    ] = NO_CAPS
+    bash: BashSettings = field(default_factory=BashSettings)
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    ask_timeout_s: Annotated[
+        Seconds | None,
+        Setting("ask_timeout_s", "How long a request waits for an answer; null: without a limit at a terminal."),
+    ] = None
+    unattended_requests: Annotated[
+        Literal["wait", "deny"],
+        Setting("unattended_requests", "Requests without a person at a terminal: wait, or deny."),
+    ] = "deny"
+    team: TeamSettings = field(default_factory=TeamSettings)
+    worktrees: WorktreeSettings = field(default_factory=WorktreeSettings)
+    check: CheckSettings = field(default_factory=CheckSettings)
+    git_trailer: Annotated[Text, Setting("git_trailer", "The last line of each commit message; none by default.")] = ""
+    markdown: Annotated[
+        Switch, Setting("markdown", "Whether a terminal shows Markdown as headings, lists, tables and coloured code.")
+    ] = True
+    plain_terminal: Annotated[
+        Switch,
+        Setting(
+            "terminal.plain",
+            "Whether a terminal gets text alone, in order and without colours, as screen readers need it.",
+        ),
+    ] = False
     notify: NotifySettings = field(default_factory=NotifySettings)
     web_search: WebSearchSettings = field(default_factory=WebSearchSettings)
-    lead_type: str = ""
-    output_style: str = ""
-    status_line: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    retention_days: int = 30
-    database: str = ""
-    database_durable_mail: bool = False
-    stalled_after_s: float = STALLED_AFTER_S
-    compat: bool = True
-    skills: bool = True
-    skills_off: frozenset[str] = frozenset()
+    models: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    agents: SubagentSettings = field(default_factory=SubagentSettings)
+    mcp: McpSettings = field(default_factory=McpSettings)
+    compact: CompactSettings = field(default_factory=CompactSettings)
+    stalled_after_s: Annotated[
+        Seconds,
+        Setting("stalled_after_s", "How long a working member may make no progress before it is shown as stalled."),
+    ] = STALLED_AFTER_S
+    retention_days: Annotated[
+        Count,
+        Setting("retention_days", "How long archived teams and old sessions are kept, in days; 0: without a limit."),
+    ] = 30
+    database: Annotated[
+        Text,
+        Setting(
+            "database",
+            "The PostgreSQL database that contains team state: postgresql://HOST/NAME; without it state is in files.",
+            user_only=True,
+        ),
+    ] = ""
+    database_durable_mail: Annotated[
+        Switch,
+        Setting(
+            "database_durable_mail",
+            "Whether a message in a database survives a crash of the server's machine; slower.",
+            user_only=True,
+        ),
+    ] = False
+    compat: Annotated[
+        Switch, Setting("compat.claude", "Whether files of the other product are read.", user_only=True)
+    ] = True
     warnings: tuple[str, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     files: int = 0
-
-
-_FOR_MODELS = frozenset(
-    {
-        "model",
-        "effort",
-        "thinking",
-        "context_tokens",
-        "max_output_tokens",
-        "retries",
-        "cache_warmup_s",
-        "cache_hour",
-        "stall_s",
-        "providers",
-        "models",
-        "prices",
-    }
-)
-
-
-_PLAIN_SECTIONS = ("limits", "team", "bash", "agents", "compact", "web_search")
-"""Sections that take their values unchanged."""
-
-
-RUN_CAPS = ("usd", "tokens", "turns", "minutes")
-"""Caps of a headless run that have defaults."""
-
-
-def make_sections(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of `Settings` that single values set; `origins` names the file of each.
-
-    Raises CannotStart (`bad-settings`) with file and key for a value that its package refuses.
-    """
-    usual = Settings()
-    check = fill_settings(usual.check, "check", values)
-    trees = fill_settings(usual.worktrees, "worktrees", values)
-    return {
-        **plain_fields(usual, values),
-        **{name: fill_settings(getattr(usual, name), name, values) for name in _PLAIN_SECTIONS},
-        "models": {name: value for name, value in values.items() if name in _FOR_MODELS},
-        "run_defaults": Budget.from_json({name: values.get(f"budget.run.{name}") for name in RUN_CAPS}),
-        "each": Budget.from_json({name: values.get(f"budget.agent.{name}") for name in CAPS}),
-        "sandbox": _sandbox(fill_settings(usual.sandbox, "sandbox", values)),
-        "places": parse_backend_settings(values, origins),
-        "commands": commands_settings(values, origins),
-        "notify": parse_notify_settings(values, origins),
-        "check": replace(check, command=check.command.strip()),
-        "worktrees": replace(trees, setup=trees.setup.strip(), check=trees.check.strip()),
-    }
-
-
-def _sandbox(settings: SandboxSettings) -> SandboxSettings:
-    """Return the settings with enum members and tuples in place of the JSON values."""
-    return replace(
-        settings,
-        mode=SandboxMode(settings.mode),
-        network=NetworkAccess(settings.network),
-        read=tuple(settings.read),
-        write=tuple(settings.write),
-    )
-
-
-WEBHOOK = "notify.webhook"
-
-
-def parse_notify_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> NotifySettings:
-    """Return the settings. Raises CannotStart (`bad-settings`) for a webhook that is no http or https URL."""
-    settings = fill_settings(NotifySettings(), "notify", values)
-    if settings.webhook:
-        try:
-            parts = urlsplit(settings.webhook)
-            is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
-        except ValueError:
-            is_url = False
-        if not is_url:
-            raise bad_settings(Path(origins.get(WEBHOOK, "")), "must be a URL that begins with https://", WEBHOOK)
-    return settings
-
-
-BACKEND, ADAPTERS = "members.backend", "members.adapters"
-BACKENDS = (AUTO, IN_PROCESS, TMUX, DETACHED, REMOTE_BACKEND)
-"""Backends that need no terminal adapter."""
-
-
-def parse_backend_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> BackendSettings:
-    """Return the backend settings. `origins` names the file or flag of each value.
-
-    Raises CannotStart (`bad-settings`) with file and key, UsageError for a flag.
-    """
-    adapters = _adapters(values, origins)
-    settings = fill_settings(BackendSettings(adapters=adapters), "places", values)
-    backend = settings.backend
-    named = (*BACKENDS, *adapters, *shipped_adapters())
-    if backend not in named and not is_remote(backend):
-        known = [*BACKENDS, *{**shipped_adapters(), **adapters}]
-        raise _no_such(origins.get(BACKEND, ""), BACKEND, f"{backend!r} is no backend for members", backend, known)
-    return settings
-
-
-def _adapters(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, TerminalAdapter]:
-    try:
-        return parse_adapters(values.get(ADAPTERS, {}))
-    except InvalidAdapter as problem:
-        do = f"; {problem.do}" if problem.do else ""
-        raise bad_settings(Path(origins[ADAPTERS]), f"{problem.what}{do}", f"{ADAPTERS}.{problem.key}") from None
-
-
-def _no_such(origin: str, key: str, what: str, name: str, known: list[str]) -> TeamwrightError:
-    if not origin.startswith("--"):
-        [hint] = did_you_mean(name, known, [f"there are {', '.join(known)}"])
-        return bad_settings(Path(origin), f"{what}; {hint}", key)
-    return UsageError(
-        "usage",
-        what,
-        looked_at=[("flag", origin), ("backends", ", ".join(known))],
-        do=did_you_mean(name, known),
-        note="nothing was started",
-    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache, reduce
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,16 +16,13 @@ from msgspec import Struct
 
 from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.settings.files import SettingsLayer, SettingsOrigin
-from teamwright.config.settings.keys import FIELDS as ASSEMBLED
-from teamwright.config.settings.keys import KEYS, RENAMED_KEYS, SettingKey
+from teamwright.config.settings.keys import RENAMED_KEYS, SettingKey, setting_keys
 from teamwright.config.settings.merge import SettingsMerge, reads_other_product, settings_places
+from teamwright.config.settings.sections import make_sections
 from teamwright.config.settings.setting_parts import WHOLE, SettingPart, reason
-from teamwright.config.settings.settings import SettingFlags, Settings, make_sections
+from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.trust import TrustState, TrustStore
 from teamwright.config.trust_entries import layer_entries
-from teamwright.hooks.hook_index import EVENTS
-from teamwright.models.effort import LEVELS, MAX_BUDGET
-from teamwright.models.model_settings import ModelSettings
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.ids import did_you_mean
 from teamwright.protocol.secret_texts import is_secret_name, mask
@@ -83,10 +79,11 @@ def values(query: SettingsQuery, *, defaults: bool = False) -> list[SettingValue
     trust = TrustStore.load(query.home).verdict(cwd, compat=reads_compat_files(query.home, flags))
     parts = survey_settings(query.home, cwd, flags, trust).parts
     found = [_value(part) for part in parts]
-    order = {key: at for at, key in enumerate(KEYS)}
+    order = {key: at for at, key in enumerate(setting_keys())}
     if defaults:
         used_keys = {value.key for value in found if value.state == "used"}
-        found += [SettingValue(key, "", default_of(key), DEFAULT) for key in KEYS if key not in used_keys]
+        unset = [(name, key.default) for name, key in setting_keys().items() if name not in used_keys]
+        found += [SettingValue(name, "", default, DEFAULT) for name, default in unset]
     return sorted(found, key=lambda value: order.get(value.key, -1))
 
 
@@ -110,13 +107,14 @@ def files(query: SettingsQuery) -> list[SettingsFileView]:
 
 def require_key(key: str) -> None:
     """Raise UsageError naming the nearest for an unknown setting."""
-    if key in KEYS:
+    keys = setting_keys()
+    if key in keys:
         return
     if key in RENAMED_KEYS:
         do = [f"write {RENAMED_KEYS[key]}"]
         raise UsageError("usage", f"{key} is called {RENAMED_KEYS[key]} now", do=do, note="nothing was changed")
-    below = [name for name in KEYS if name.startswith(f"{key}.")]
-    do = did_you_mean(key, KEYS, ["teamwright config list --all shows every key"])
+    below = [name for name in keys if name.startswith(f"{key}.")]
+    do = did_you_mean(key, keys, ["teamwright config list --all shows every key"])
     if below:
         do = [f"name one of them: {', '.join(below[:8])}"]
     raise UsageError("usage", f"{key[:80]!r} is not a setting", do=do, note="nothing was changed")
@@ -168,10 +166,6 @@ def _mask_unless_variable(value: Any) -> Any:
     return value if not isinstance(value, str) or not _VARIABLE.sub("", value) else mask(value)
 
 
-ADDING = frozenset({name for name, key in KEYS.items() if key.kind == "texts"} | {"hooks"})
-"""Keys whose parts add up; for the others the nearest file decides."""
-
-
 class SettingsSurvey(Struct, frozen=True):
     """The parts that were found. `settings` are those that would be used without the broken parts."""
 
@@ -196,7 +190,9 @@ def survey_settings(home: Home, cwd: Path, flags: SettingFlags, trust: TrustStat
     merge.flags(flags, cwd)
     _check_sections(merge)
     settings = merge.settings(compat)
-    return SettingsSurvey(settings, merge.parts.settled(ADDING), merge.parts.layers)
+    # Parts of these add up; for the others the nearest file decides.
+    several = {"hooks", *(name for name, key in setting_keys().items() if key.adds_up)}
+    return SettingsSurvey(settings, merge.parts.settled(several), merge.parts.layers)
 
 
 def survey_layer(layer: SettingsLayer, root: Path) -> Sequence[SettingPart]:
@@ -209,10 +205,10 @@ def survey_layer(layer: SettingsLayer, root: Path) -> Sequence[SettingPart]:
 
 def _check_sections(merge: SettingsMerge) -> None:
     """Have every package validate its values; refused values are recorded and removed."""
-    for _ in KEYS:
+    for _ in setting_keys():
         try:
-            sections = make_sections(merge.values, merge.origins)
-            model_settings(Settings(models=sections["models"], origins=merge.origins))
+            settings = make_sections(merge.values, merge.origins)
+            model_settings(Settings(models=settings.models, origins=merge.origins))
             return
         except CannotStart as problem:
             _leave_out(merge, problem)
@@ -233,40 +229,18 @@ def _leave_out(merge: SettingsMerge, problem: TeamwrightError) -> None:
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_NUMBER = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 10_000_000}
-_SHARE = {"type": "number", "minimum": 0.1, "maximum": 0.95}
-_TEXTS = {"type": "array", "items": {"type": "string"}}
-
-_KINDS: Mapping[str, Mapping[str, Any]] = {
-    "bool": {"type": "boolean"},
-    "bool or always": {"enum": [True, False, "always"]},
-    "count": {"type": "integer", "minimum": 0},
-    "positive": {"type": "integer", "minimum": 1},
-    "amount": _NUMBER,
-    "seconds": _NUMBER,
-    "seconds or null": {**_NUMBER, "type": ["number", "null"]},
-    "share": _SHARE,
-    "share or null": {**_SHARE, "type": ["number", "null"]},
-    "effort": {"anyOf": [{"enum": list(LEVELS)}, {"type": "integer", "minimum": 1, "maximum": MAX_BUDGET}]},
-    "text": {"type": "string"},
-    "texts": _TEXTS,
-    "env": {"type": "object", "additionalProperties": {"type": "string"}},
-    "map": {"type": "object"},
-}
-_FURTHER_RULES: Mapping[str, Mapping[str, Any]] = {"hooks": {"propertyNames": {"enum": list(EVENTS)}}}
-
 
 def json_schema() -> dict[str, Any]:
     """Return the schema as an object, the keys in the order of the table."""
     about = "Settings of Teamwright: settings.json, settings.local.json, and a file given with --settings."
     root: dict[str, Any] = {"$schema": DIALECT, "title": "Teamwright settings", **_object(about)}
     _inside(root)["$schema"] = {"type": "string"}
-    for name, key in KEYS.items():
+    for name, key in setting_keys().items():
         *above, last = name.split(".")
         place = root
         for part in above:
             place = _inside(place).setdefault(part, _object())
-        _inside(place)[last] = _described(name, key)
+        _inside(place)[last] = _described(key)
     return root
 
 
@@ -285,29 +259,7 @@ def _object(about: str = "") -> dict[str, Any]:
     }
 
 
-def _described(name: str, key: SettingKey) -> dict[str, Any]:
+def _described(key: SettingKey) -> dict[str, Any]:
     own = " Only in your own settings." if key.user_only else ""
-    what = {"enum": list(key.words)} if key.words else _KINDS[key.kind]
-    default = default_of(name)
-    fields = {} if default is None else {"default": default}
-    return {"description": f"{key.meaning}{own}", **what, **_FURTHER_RULES.get(name, {}), **fields}
-
-
-FIELDS: Mapping[str, str] = {**ASSEMBLED, "permissions.defaultMode": "mode", "compat.claude": "compat"}
-"""The field of `Settings` that a key sets."""
-
-OF_MODELS = frozenset({"thinking", "retries", "cache_warmup_s", "cache_hour", "stall_s"})
-"""Keys that set a field of the same name in the models' settings."""
-
-
-@cache
-def default_of(key: str) -> Any:
-    """Return the default as JSON; None when there is none."""
-    if key in OF_MODELS:
-        return getattr(ModelSettings(), key)
-    if key not in FIELDS:
-        return None
-    found: Any = reduce(getattr, FIELDS[key].split("."), Settings())
-    if isinstance(found, str):
-        return str(found) or None
-    return found if isinstance(found, bool | int | float) else None
+    default = {} if key.default is None else {"default": key.default}
+    return {"description": f"{key.meaning}{own}", **key.schema, **default}

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from teamwright.agent.agent_type import BUILT_IN, FORK_TYPE, AgentBounds, AgentType
 from teamwright.config.agent_type_fields import INHERIT
 from teamwright.config.agent_types import AgentTypes, FoundDefinition
-from teamwright.config.external_member_commands import OWN, ExternalCommandSettings
+from teamwright.config.external_member_commands import OWN
+from teamwright.config.settings.settings import ExternalCommandSettings
 from teamwright.config.team_file import with_role
 from teamwright.config.trust import TrustState, TrustStore
 from teamwright.config.trust_entries import agent_entry

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from teamwright.agent.agent_type import AgentBounds
 from teamwright.backends.choice import TMUX
 from teamwright.backends.session_backends import BackendChoice
-from teamwright.config.external_member_commands import OWN, ExternalCommand
+from teamwright.config.external_member_commands import OWN
+from teamwright.config.settings.settings import ExternalCommand
 from teamwright.external.external_launcher import ExternalStart
 from teamwright.permissions.verdict import Mode
 from teamwright.processes.program_environment import find_program, outside_first, own_variables

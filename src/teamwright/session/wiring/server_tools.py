@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from teamwright.agent.tool import AnyTool
-from teamwright.config.mcp_settings import McpSettings
+from teamwright.config.settings.settings import McpSettings
 from teamwright.mcp.server import McpServer
 from teamwright.mcp.session_servers import PrefixRoom, select_for_prefix
 from teamwright.tools.list_mcp_resources import ListMcpResources

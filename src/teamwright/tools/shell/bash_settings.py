@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 from msgspec import Struct
 
 from teamwright.protocol.secret_texts import holds_secret
+from teamwright.protocol.setting_types import Count, Seconds, Setting, Switch, Text, Texts
 
 COMMAND_ENVIRONMENT: Mapping[str, str] = {
     "PAGER": "cat",
@@ -36,21 +38,48 @@ HIDDEN_VARIABLES = (
 class BashSettings(Struct, frozen=True):
     """Limits of commands, and the variables that are hidden from them."""
 
-    timeout_s: float = 120.0
-    max_timeout_s: float = 600.0
-    max_output: int = 30_000
-    """Characters of output in the result; the rest is in a file."""
+    timeout_s: Annotated[
+        Seconds, Setting("bash.timeout_s", "How long a command may run if the call sets no timeout.")
+    ] = 120.0
+    max_timeout_s: Annotated[Seconds, Setting("bash.max_timeout_s", "The longest timeout of a command.")] = 600.0
+    max_output: Annotated[
+        Count,
+        Setting("bash.output_chars", "Characters of output in a result; the rest is in a file."),
+    ] = 30_000
     grace_s: float = 2.0
     hidden: tuple[str, ...] = HIDDEN_VARIABLES
-    pass_env: Sequence[str] = ()
-    """Variables that commands get although they look like secrets; a `*` at the end matches any text."""
-    shell: str = ""
-    """The shell of commands by name or path; empty: the user's own."""
-    startup: bool = True
-    """True when commands start with the snapshot of the shell's startup files."""
-    startup_s: float = 10.0
-    records_changes: bool = True
-    """True when changes of files by commands are recorded for undo."""
+    pass_env: Annotated[
+        Texts,
+        Setting(
+            "bash.pass_env",
+            "Variables that are passed to commands although they look like secrets; a * at the end matches any suffix.",
+            user_only=True,
+        ),
+    ] = ()
+    shell: Annotated[
+        Text,
+        Setting(
+            "bash.shell",
+            "The shell that runs commands: bash, zsh, sh, or a path; none: your $SHELL.",
+            user_only=True,
+        ),
+    ] = ""
+    startup: Annotated[
+        Switch,
+        Setting("bash.startup", "Whether commands have your shell's functions, aliases and PATH.", user_only=True),
+    ] = True
+    """True: they start with the snapshot of the shell's startup files."""
+    startup_s: Annotated[
+        Seconds, Setting("bash.startup_s", "How long the startup of your shell may take.", user_only=True)
+    ] = 10.0
+    records_changes: Annotated[
+        Switch,
+        Setting(
+            "undo.bash_changes",
+            "Whether changes of files by commands are recorded for diff, undo and review.",
+            user_only=True,
+        ),
+    ] = True
 
 
 def remove_variables(hidden: Sequence[str], env: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -20,8 +20,7 @@ from teamwright.agent.agent_type import LEAD_ONLY
 from teamwright.agent.plan_mode import PlanRecord
 from teamwright.backends.terminal_adapter import TerminalAdapter
 from teamwright.config.agent_type_fields import FIELDS
-from teamwright.config.settings.keys import KEYS
-from teamwright.config.settings.show import default_of
+from teamwright.config.settings.keys import setting_keys
 from teamwright.config.team_file import CHECKS, ROLE, ROLE_NEEDS_TRUST, TEAM, TEAM_NEEDS_TRUST
 from teamwright.models.model_settings import CustomProvider, ModelFacts
 from teamwright.models.names import catalog, prices_date
@@ -274,8 +273,8 @@ def render_command(name: str) -> str:
 def render_settings() -> str:
     """Return the generated lines of the page of settings: a table of all keys."""
     rows = ["| key | value | meaning |", "|---|---|---|"]
-    for key, row in KEYS.items():
-        default = default_of(key)
+    for key, row in setting_keys().items():
+        default = row.default
         own = "; your own files only" if row.user_only else ""
         about = [row.meaning]
         if default is not None:

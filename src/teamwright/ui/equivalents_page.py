@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from teamwright.ui.claude_code_equivalents import COMMANDS, FLAGS, KEYS, SUBCOMMANDS, EquivalentRow
-from teamwright.ui.cli.command_table import ABSENT
-from teamwright.ui.terminal.line_parser import EQUIVALENTS
 
 _HEAD = """# Coming from Claude Code
 
-The tables list flags, commands and keys of Claude Code and what each is here. They are generated from data, and each
-line is tested. *same*: it works alike. *different*: it works with the difference that is named. *absent*: it does not
-exist, and the program answers it with the text of the line. Flags may be written in camelCase or kebab-case. The
-[compatibility](compatibility.md) page lists files, and the [clients](clients.md) page the JSON stream.
+The tables list flags, commands and keys of Claude Code and similar programs, and what each is here. They are generated
+from data, and each line is tested. *same*: it works alike. *different*: it works with the difference that is named.
+*absent*: it does not exist, and the program answers it with the text of the line. Flags may be written in camelCase or
+kebab-case. The [compatibility](compatibility.md) page lists files, and the [clients](clients.md) page the JSON stream.
 """
 
 
@@ -35,7 +33,4 @@ def _table(rows: Sequence[EquivalentRow]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for row in rows:
         here = row.here or (row.name if row.relation == "same" else "")
-        about = row.about or EQUIVALENTS.get(row.name, "")
-        if row.name in ABSENT and row.relation == "absent":
-            about, here = ABSENT[row.name]
-        yield f"| `{row.name}` | {row.relation} | {f'`{here}`' if here else '–'} | {about or '–'} |"
+        yield f"| `{row.name}` | {row.relation} | {f'`{here}`' if here else '–'} | {row.about or '–'} |"

@@ -3,13 +3,13 @@
 import pytest
 
 from teamwright.session.options import BUILT_IN_PROMPTS
+from teamwright.ui.claude_code_equivalents import COMMANDS as ROWS
 from teamwright.ui.cli.command_table import COMMANDS as PROGRAM_COMMANDS
 from teamwright.ui.terminal.line_completion import candidates
 from teamwright.ui.terminal.line_parser import (
     ALIASES,
     COMMAND_NAMES,
     COMMANDS,
-    EQUIVALENTS,
     NEVER_SUGGESTED,
     CustomCommand,
     LeadPrompt,
@@ -18,6 +18,8 @@ from teamwright.ui.terminal.line_parser import (
     parse_line,
     unknown_command_lines,
 )
+
+EQUIVALENTS = {row.name: row.about for row in ROWS if row.relation == "absent"}
 
 
 def answer(line: str) -> str:

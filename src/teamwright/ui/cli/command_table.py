@@ -111,25 +111,3 @@ COMMANDS: dict[str, CommandRow] = {
 
 CHANGING = frozenset({"stop", "undo", "rewind", "integrate"})
 """Commands that change or end something when they are called: for a typo their help is suggested."""
-
-_KEYS = ("there is no login: the key of a model service comes from the environment", "teamwright doctor")
-_SESSION = ("no session is open here: /quit leaves one", "teamwright status")
-_UPDATE = ("the program does not update itself: use the tool that installed it", "teamwright version")
-
-_BACKGROUND = ("sessions run in a terminal or with -p, and none in the background", "teamwright sessions --all")
-
-ABSENT: dict[str, tuple[str, str]] = {
-    **dict.fromkeys(("login", "logout", "auth", "setup-token"), _KEYS),
-    **dict.fromkeys(("exit", "quit"), _SESSION),
-    **dict.fromkeys(("update", "upgrade", "install", "uninstall"), _UPDATE),
-    **dict.fromkeys(("attach", "respawn", "daemon", "remote-control"), _BACKGROUND),
-    "rm": ("sessions, teams and stored data are removed by their own commands", "teamwright sessions rm ID"),
-    "kill": ("stop ends a team or a member", "teamwright stop NAME"),
-    "purge": ("stored data of a directory is removed by projects", "teamwright projects rm PATH"),
-    "gateway": ("each session calls the service of its model itself", "teamwright models"),
-    "auto-mode": ("no model decides about permissions: rules and modes do", "teamwright permissions"),
-    "ultrareview": ("a review is a prompt", 'teamwright -p "Review the changes of this branch."'),
-    "init": ("no set-up is needed: instructions are in AGENTS.md, settings in files", "teamwright check"),
-    "setup": ("no set-up is needed: doctor shows what is found", "teamwright doctor"),
-}
-"""Commands of similar programs that this one does not have: the reason, and the command to use instead."""

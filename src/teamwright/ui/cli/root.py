@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from teamwright.ui.cli.command_examples import example_lines
-from teamwright.ui.cli.command_table import ABSENT, CHANGING, COMMANDS
+from teamwright.ui.cli.command_table import CHANGING, COMMANDS
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, START_FLAGS, location_flags, to_kebab
 
 WORDS_KEY = "teamwright.words"
@@ -62,7 +62,9 @@ class Root(click.Group):
         try:
             words = click.Command.parse_args(self, ctx, args)
         except click.NoSuchOption:
-            if first.lower() in ABSENT:  # a command of another program, with a flag of that command
+            from teamwright.ui.claude_code_equivalents import absent_command
+
+            if absent_command(first) is not None:  # with a flag of that command
                 _refuse_misspelling(first)
             raise
         ctx.meta[WORDS_KEY] = tuple(words)
@@ -174,14 +176,18 @@ def _refuse_misspelling(word: str) -> None:
     """Raise UsageError for a misspelt command, which would start a paid session as a prompt."""
     from teamwright.protocol.errors import UsageError
     from teamwright.protocol.ids import is_typo
+    from teamwright.ui.claude_code_equivalents import absent_command
 
     command = next((name for name in COMMANDS if is_typo(word, name)), None)
-    absent = ABSENT.get(word.lower())
+    absent = absent_command(word)
     if command is None and absent is None:
         return
-    why, instead = absent or (f"unknown command {word!r}. Did you mean {command!r}?", f"teamwright {command}")
-    if absent is None and command in CHANGING:
-        instead = f"teamwright help {command}"
+    if absent is not None:
+        why = absent.about
+        instead = absent.here
+    else:
+        why = f"unknown command {word!r}. Did you mean {command!r}?"
+        instead = f"teamwright help {command}" if command in CHANGING else f"teamwright {command}"
     raise UsageError(
         "usage",
         why,

@@ -10,8 +10,8 @@ from click.exceptions import NoSuchOption
 
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
-from teamwright.ui.claude_code_equivalents import absent_flag
-from teamwright.ui.cli.command_table import ABSENT, COMMANDS
+from teamwright.ui.claude_code_equivalents import absent_command, absent_flag
+from teamwright.ui.cli.command_table import COMMANDS
 
 _NEWEST_FLAGS = {("teamwright resume", "-c"), ("teamwright resume", "--continue")}
 """Flags for the newest session that users give to `resume`, where they are not needed."""
@@ -46,9 +46,9 @@ def too_many_words(words: tuple[str, ...], command: str = "") -> UsageError:
     `command` is the command before the prompt, when the first word cannot be one.
     """
     quoted = " ".join(words).replace('"', "'")
-    if not command and (absent := ABSENT.get(words[0].lower())) is not None:
+    if not command and (absent := absent_command(words[0])) is not None:
         return UsageError(
-            "usage", absent[0], do=[absent[1], f'teamwright "{quoted[:200]}"'], note="nothing was started"
+            "usage", absent.about, do=[absent.here, f'teamwright "{quoted[:200]}"'], note="nothing was started"
         )
     close = None if command else nearest_command(words[0])
     return UsageError(

@@ -68,8 +68,9 @@ async def _run_command(session: Session, called: str, words: str) -> Result | No
         from teamwright.ui.terminal.commands import HANDLERS  # only for a client that uses one
 
         return await session.result("done", "\n".join(await HANDLERS[name](session, words)))
-    from teamwright.ui.terminal.line_parser import EQUIVALENTS  # only for a prompt with a slash
+    from teamwright.ui.claude_code_equivalents import session_command  # only for a prompt with a slash
 
-    if (instead := IN_PLACE.get(name) or EQUIVALENTS.get(name)) is not None:
+    row = session_command(name)
+    if (instead := IN_PLACE.get(name) or (row.about if row is not None else None)) is not None:
         return await session.result("done", f"{name} is not available to a client. Instead: {instead}")
     return None  # the beginning of a text, such as a path

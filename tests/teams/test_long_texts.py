@@ -18,6 +18,7 @@ from teamwright.protocol.mail import (
     TaskAssignment,
     TeammateTerminated,
     parse_protocol,
+    wire_type,
 )
 from teamwright.testing import Call, ScriptedModel
 
@@ -38,7 +39,7 @@ MESSAGES = [
 
 
 @pytest.mark.finding("3W7")
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda one: one.TYPE)
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda one: wire_type(one))
 def test_every_message_of_the_runtime_is_cut_until_it_fits_and_stays_the_same_message(message):
     saved = []
 

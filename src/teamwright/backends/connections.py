@@ -33,7 +33,7 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.mail import ShutdownRejected
+from teamwright.protocol.mail import ShutdownRejected, wire_type
 from teamwright.protocol.members import RosterMember
 from teamwright.storage.event_log import log_path, read_events
 from teamwright.team_records.spawn_spec import SpawnSpec
@@ -288,7 +288,7 @@ class MemberConnections:
                     self._start_notify(notify_lead(team, sender, to))
                 team.wake(to)
             case MessageSent(to=to, wire=wire):
-                if wire == ShutdownRejected.TYPE:
+                if wire == wire_type(ShutdownRejected):
                     process.stop_request_id = ""  # it objected, and may be asked again
                 team.wake(to)
             case _:

@@ -23,6 +23,7 @@ from teamwright.protocol.mail import (
     ShutdownApproved,
     ShutdownRejected,
     parse_protocol,
+    wire_type,
 )
 from teamwright.teams.external_members import UNKNOWN_PROGRAM
 from teamwright.teams.outgoing_mail import send_note
@@ -116,7 +117,7 @@ class MailWatcher:
                     to=name,
                     message_id=entry.msg_id or "",
                     summary=_entry_summary(entry),
-                    wire=message.TYPE if message is not None else "",
+                    wire=wire_type(message) if message is not None else "",
                     file=file,
                 )
             )
@@ -173,5 +174,5 @@ def _entry_summary(entry: InboxEntry) -> str:
     message = parse_protocol(entry.text)
     if isinstance(message, IdleNotification):
         return message.result or message.failure_reason or "idle"
-    words = " ".join((entry.summary or (message.TYPE if message is not None else entry.text)).split())
+    words = " ".join((entry.summary or (wire_type(message) if message is not None else entry.text)).split())
     return words if len(words) <= 60 else words[:57].rsplit(" ", 1)[0] + "…"

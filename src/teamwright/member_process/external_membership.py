@@ -43,7 +43,7 @@ from teamwright.protocol.ids import (
     team_dir,
     team_name,
 )
-from teamwright.protocol.mail import IdleNotification
+from teamwright.protocol.mail import IdleNotification, wire_type
 from teamwright.protocol.member_flags import MemberFlags
 from teamwright.protocol.members import MemberState, RosterMember, TeamConfig
 from teamwright.session.agents.factory import AgentFactory
@@ -89,7 +89,7 @@ class ExternalMembership(MemberLifetime):
             self.place.set_active(active)
             if active:
                 self.presence.note_work()
-        elif isinstance(event, MessageSent) and event.wire == IdleNotification.TYPE and event.to == LEAD:
+        elif isinstance(event, MessageSent) and event.wire == wire_type(IdleNotification) and event.to == LEAD:
             self.presence.note_sent(event.message_id)
 
     def check_mail(self) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeAlias, cast, get_args
+from typing import Any, TypeAlias
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -99,7 +100,6 @@ _KEYS: Mapping[str, str] = {
     "task_id": "taskId",
     "task_subject": "taskSubject",
     "assigned_by": "assignedBy",
-    "idle_reason": "idleReason",
     "completed_task_id": "completedTaskId",
     "completed_status": "completedStatus",
     "failure_reason": "failureReason",
@@ -112,37 +112,19 @@ _KEYS: Mapping[str, str] = {
 }
 """Field names that differ from the keys on the wire."""
 
-_OWN_KEYS: Mapping[str, str] = {}
-"""The same for the two permission messages: none, because their keys are the field names."""
 
-
-class _ProtocolMessage(Struct, frozen=True, kw_only=True):
-    """The base of the union. Fields are written in the order of their declaration, by the keys of `_KEYS`.
-
-    None means absent.
-    """
-
-    TYPE: ClassVar[str] = ""
-    KEYS: ClassVar[Mapping[str, str]] = _KEYS
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the message as an object, `type` first."""
-        out: dict[str, Any] = {"type": self.TYPE}
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if value is not None:
-                out[self.KEYS.get(name, name)] = value
-        return out
+class _ProtocolMessage(Struct, frozen=True, kw_only=True, tag_field="type", rename=_KEYS, omit_defaults=True):
+    """The base of the union. Fields are written in the order of their declaration, `type` first; None means absent."""
 
     def encode(self) -> str:
         """Return the message as the text of an entry: compact JSON."""
-        return json.dumps(self.to_json(), ensure_ascii=False, separators=(",", ":"))
+        # Python's JSON also writes lone surrogates, and numbers as the other product does.
+        return json.dumps(msgspec.to_builtins(self), ensure_ascii=False, separators=(",", ":"))
 
 
-class TaskAssignment(_ProtocolMessage, frozen=True, kw_only=True):
+class TaskAssignment(_ProtocolMessage, frozen=True, kw_only=True, tag="task_assignment"):
     """A notification of the new owner of a task."""
 
-    TYPE = "task_assignment"
     task_id: str
     subject: str
     description: str
@@ -150,17 +132,16 @@ class TaskAssignment(_ProtocolMessage, frozen=True, kw_only=True):
     timestamp: str
 
 
-class IdleNotification(_ProtocolMessage, frozen=True, kw_only=True):
+class IdleNotification(_ProtocolMessage, frozen=True, kw_only=True, tag="idle_notification"):
     """A member went from working to idle; once for each change.
 
     `idle_reason` is available, interrupted or failed; `summary` lists peer mail sent in the turn (`[to bob] …`);
     `result` is the final text when nothing was sent to the lead.
     """
 
-    TYPE = "idle_notification"
     sender: str
     timestamp: str
-    idle_reason: str = "available"
+    idle_reason: str = field(default_factory=lambda: "available", name="idleReason")  # written in any case
     summary: str | None = None
     completed_task_id: str | None = None
     completed_status: str | None = None
@@ -178,20 +159,18 @@ class IdleNotification(_ProtocolMessage, frozen=True, kw_only=True):
         return bool(self.result or self.failure_reason)
 
 
-class ShutdownRequest(_ProtocolMessage, frozen=True, kw_only=True):
+class ShutdownRequest(_ProtocolMessage, frozen=True, kw_only=True, tag="shutdown_request"):
     """The lead asks a member to end; the member may object within the deadline."""
 
-    TYPE = "shutdown_request"
     request_id: str
     sender: str
     reason: str | None = None
     timestamp: str
 
 
-class ShutdownApproved(_ProtocolMessage, frozen=True, kw_only=True):
+class ShutdownApproved(_ProtocolMessage, frozen=True, kw_only=True, tag="shutdown_approved"):
     """The member agrees and ends; `pane_id` and `backend_type` are `in-process` for members of one process."""
 
-    TYPE = "shutdown_approved"
     request_id: str
     sender: str
     timestamp: str
@@ -199,20 +178,18 @@ class ShutdownApproved(_ProtocolMessage, frozen=True, kw_only=True):
     backend_type: str | None = None
 
 
-class ShutdownRejected(_ProtocolMessage, frozen=True, kw_only=True):
+class ShutdownRejected(_ProtocolMessage, frozen=True, kw_only=True, tag="shutdown_rejected"):
     """The member objects, with a reason."""
 
-    TYPE = "shutdown_rejected"
     request_id: str
     sender: str
     reason: str | None = None
     timestamp: str
 
 
-class PlanApprovalRequest(_ProtocolMessage, frozen=True, kw_only=True):
+class PlanApprovalRequest(_ProtocolMessage, frozen=True, kw_only=True, tag="plan_approval_request"):
     """A member submits its plan."""
 
-    TYPE = "plan_approval_request"
     sender: str
     timestamp: str
     plan_file_path: str
@@ -220,10 +197,9 @@ class PlanApprovalRequest(_ProtocolMessage, frozen=True, kw_only=True):
     request_id: str
 
 
-class PlanApprovalResponse(_ProtocolMessage, frozen=True, kw_only=True):
+class PlanApprovalResponse(_ProtocolMessage, frozen=True, kw_only=True, tag="plan_approval_response"):
     """The answer to a plan."""
 
-    TYPE = "plan_approval_response"
     request_id: str
     approved: bool
     feedback: str | None = None
@@ -231,11 +207,9 @@ class PlanApprovalResponse(_ProtocolMessage, frozen=True, kw_only=True):
     permission_mode: str | None = None
 
 
-class PermissionRequest(_ProtocolMessage, frozen=True, kw_only=True):
+class PermissionRequest(_ProtocolMessage, frozen=True, kw_only=True, tag="permission_request", rename={}):
     """A member asks to run a tool call."""
 
-    TYPE = "permission_request"
-    KEYS = _OWN_KEYS
     request_id: str
     agent_id: str
     tool_name: str
@@ -245,40 +219,35 @@ class PermissionRequest(_ProtocolMessage, frozen=True, kw_only=True):
     permission_suggestions: list[dict[str, Any]]
 
 
-class PermissionResponse(_ProtocolMessage, frozen=True, kw_only=True):
+class PermissionResponse(_ProtocolMessage, frozen=True, kw_only=True, tag="permission_response", rename={}):
     """The answer: `subtype` success with `response` {updated_input, permission_updates}, or error with `error`."""
 
-    TYPE = "permission_response"
-    KEYS = _OWN_KEYS
     request_id: str
     subtype: str
     response: dict[str, Any] | None = None
     error: str | None = None
 
 
-class TaskCompleted(_ProtocolMessage, frozen=True, kw_only=True):
+class TaskCompleted(_ProtocolMessage, frozen=True, kw_only=True, tag="task_completed"):
     """A member reports that a task is done."""
 
-    TYPE = "task_completed"
     sender: str
     task_id: str
     task_subject: str | None = None
     timestamp: str
 
 
-class ModeChangeMessage(_ProtocolMessage, frozen=True, kw_only=True):
+class ModeChangeMessage(_ProtocolMessage, frozen=True, kw_only=True, tag="mode_changed"):
     """The lead changed a member's permission mode (a message of Teamwright, not of the other product)."""
 
-    TYPE = "mode_changed"
     sender: str
     mode: str
     timestamp: str
 
 
-class TeammateTerminated(_ProtocolMessage, frozen=True, kw_only=True):
+class TeammateTerminated(_ProtocolMessage, frozen=True, kw_only=True, tag="teammate_terminated"):
     """A member is gone; `system` notifies the lead, a member never writes it."""
 
-    TYPE = "teammate_terminated"
     name: str
     cause: str
     message: str
@@ -301,7 +270,10 @@ ProtocolMessage: TypeAlias = (
 )
 """Every protocol message; `match` on it."""
 
-_BY_TYPE: Mapping[str, type[_ProtocolMessage]] = {cls.TYPE: cls for cls in get_args(ProtocolMessage)}
+
+def wire_type(message: ProtocolMessage | type[ProtocolMessage]) -> str:
+    """Return the `type` of a message, or of all messages of a class."""
+    return str(message.__struct_config__.tag)
 
 
 def parse_protocol(text: str) -> ProtocolMessage | None:
@@ -309,15 +281,9 @@ def parse_protocol(text: str) -> ProtocolMessage | None:
     if not text.lstrip().startswith("{"):
         return None
     try:
-        data = cast("dict[str, Any]", json.loads(text))
-        cls = _BY_TYPE.get(data["type"])
-        if cls is None:
-            return None
-        known = {cls.KEYS.get(name, name): name for name in cls.__struct_fields__}
-        message = cls(**{known[key]: value for key, value in data.items() if key in known})
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return msgspec.convert(json.loads(text), ProtocolMessage)
+    except (ValueError, RecursionError):
         return None
-    return cast("ProtocolMessage", message)
 
 
 def is_contentless(text: str) -> bool:

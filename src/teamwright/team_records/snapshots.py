@@ -17,7 +17,7 @@ from msgspec.structs import asdict, replace
 from teamwright.mail.inbox import read_entries
 from teamwright.protocol.errors import InvalidName, StorageError, TeamwrightError
 from teamwright.protocol.ids import LEAD_ALIAS, display_name, inbox_stem
-from teamwright.protocol.mail import InboxEntry, is_contentless, parse_protocol
+from teamwright.protocol.mail import InboxEntry, is_contentless, parse_protocol, wire_type
 from teamwright.protocol.members import IN_PROCESS, MemberState, RosterMember, TeamConfig, parse_config
 from teamwright.protocol.task import IntegrationState, Task, TaskStatus, open_blockers
 from teamwright.requests.request_store import RequestStore
@@ -387,7 +387,7 @@ def _mail(entry: InboxEntry) -> MailView:
         summary=entry.summary or "",
         timestamp=entry.timestamp or "",
         read=entry.read,
-        kind="" if known is None else known.TYPE,
+        kind="" if known is None else wire_type(known),
         id=entry.msg_id or "",
     )
 

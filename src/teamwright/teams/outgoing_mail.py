@@ -25,6 +25,7 @@ from teamwright.protocol.mail import (
     PermissionResponse,
     ProtocolMessage,
     fence_protocol,
+    wire_type,
 )
 from teamwright.protocol.members import IN_PROCESS, MemberState, RosterMember
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS, escape_tags
@@ -206,12 +207,10 @@ async def send_protocol(
     sent = entry.msg_id or ""
     if not await put_entry(team, to, entry):
         return sent
-    short = (
-        message.result or message.failure_reason or "idle" if isinstance(message, IdleNotification) else message.TYPE
-    )
-    team.emit(
-        MessageSent(member=sender, to=to, message_id=sent, summary=default_summary(masked(short)), wire=message.TYPE)
-    )
+    wire = wire_type(message)
+    is_idle = isinstance(message, IdleNotification)
+    short = message.result or message.failure_reason or "idle" if is_idle else wire
+    team.emit(MessageSent(member=sender, to=to, message_id=sent, summary=default_summary(masked(short)), wire=wire))
     team.wake(to)
     return sent
 

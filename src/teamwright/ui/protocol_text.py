@@ -24,6 +24,7 @@ from teamwright.protocol.mail import (
     TaskAssignment,
     TaskCompleted,
     parse_protocol,
+    wire_type,
 )
 
 
@@ -64,7 +65,7 @@ def _words_of_request(message: ProtocolMessage) -> str:
         case PermissionResponse(subtype=subtype, error=error):
             return "the permission is given" if subtype == "success" else f"the permission is refused{_reason(error)}"
         case _:
-            return getattr(message, "message", message.TYPE)
+            return getattr(message, "message", wire_type(message))
 
 
 def _reason(text: str | None) -> str:

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from teamwright.processes.process_tree import MARK_VARIABLE, list_processes
 from teamwright.protocol.ids import LEAD, inbox_stem
-from teamwright.protocol.mail import IdleNotification
+from teamwright.protocol.mail import IdleNotification, wire_type
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.file_lease import lease_held, lease_holder, lease_path
 from teamwright.storage.lock_file_record import read_guard
@@ -367,7 +367,7 @@ def _twins(evidence: _Evidence) -> Iterator[Key]:
             yield reader, id
 
 
-_IDLE = IdleNotification.TYPE
+_IDLE = wire_type(IdleNotification)
 
 
 class _Evidence(Struct):

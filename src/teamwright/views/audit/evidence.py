@@ -29,6 +29,7 @@ from teamwright.protocol.mail import (
     ShutdownRejected,
     parse_entry,
     parse_protocol,
+    wire_type,
 )
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.requests.request_store import parse_file_stem
@@ -211,7 +212,7 @@ def read_mail(inboxes: Path) -> MailEvidence:
 def _inbox_message(entry: InboxEntry, message: ProtocolMessage | None, *, read: bool) -> InboxMessage:
     idle = isinstance(message, IdleNotification)
     quiet = not message.wakes_reader if isinstance(message, IdleNotification) else not starts_turn(entry)
-    wire = "" if message is None else message.TYPE
+    wire = "" if message is None else wire_type(message)
     return InboxMessage(entry.sender, hash(entry.text), entry.timestamp or "", read, wire, idle, quiet)
 
 

@@ -386,23 +386,23 @@ def parse_agents_flag(text: str, base: Path) -> dict[str, Any]:
         raise _bad("--agents", f"the file {path} cannot be read: {reason}") from None
 
 
-def parse_given_agents(agents: Mapping[str, Any], source: str = "--agents") -> list[FoundDefinition]:
+def parse_given_agents(agents: Mapping[str, Any]) -> list[FoundDefinition]:
     """Return the definitions that a flag or a program gave. Raises UsageError, also for unknown fields."""
     found: list[FoundDefinition] = []
     for name, definition in agents.items():
         if not isinstance(definition, dict):
-            raise _bad(source, "a definition must be an object", name)
+            raise _bad("--agents", "a definition must be an object", name)
         values = {"name": name, **cast("dict[str, Any]", definition)}
         try:
-            parsed_definition = parse_definition_values(values, "", "", DefinitionOrigin(source, "", strict=True))
+            parsed_definition = parse_definition_values(values, "", "", DefinitionOrigin("--agents", "", strict=True))
         except UnreadableFrontMatter as problem:
-            raise _bad(source, problem.what, name) from None
+            raise _bad("--agents", problem.what, name) from None
         if any(parsed_definition.definition.name.lower() == other.name.lower() for other in found):
-            raise _bad(source, "there are two of this name", name)
+            raise _bad("--agents", "there are two of this name", name)
         found.append(
             FoundDefinition(
                 parsed_definition.definition.name,
-                source,
+                "--agents",
                 "",
                 parsed_definition.definition,
                 warnings=parsed_definition.warnings,

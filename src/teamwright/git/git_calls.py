@@ -84,9 +84,9 @@ def git_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
     }
 
 
-def git_program(env: Mapping[str, str] | None = None) -> str:
+def git_program() -> str:
     """Return the path of git, found where no command can put a program; one that does not exist when there is none."""
-    return find_program("git", None if env is None else env.get("PATH", os.defpath)) or "/nonexistent/git"
+    return find_program("git") or "/nonexistent/git"
 
 
 def git_argv(*args: str) -> list[str]:

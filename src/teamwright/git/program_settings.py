@@ -229,11 +229,10 @@ def _switches_against(key: str, setting: GitSetting) -> dict[str, str]:
             return {}
 
 
-def person_entries(start: Path, env: Mapping[str, str], directories: Iterable[str] = ()) -> tuple[GitEntry, ...]:
+def person_entries(start: Path, env: Mapping[str, str]) -> tuple[GitEntry, ...]:
     """Return the settings of a person by which a git command in this directory runs code of the project.
 
-    The digest of each covers the files that it names. `directories` are the directories of the project besides the work
-    tree, by real path.
+    The digest of each covers the files that it names.
     """
     found = discover(start).repository
     if found is None:
@@ -242,7 +241,7 @@ def person_entries(start: Path, env: Mapping[str, str], directories: Iterable[st
         settings = list_settings(found.tree, env)
     except UnclearSettings as problem:
         return () if problem.exit_code == 127 else (GitEntry(start, "unclear settings", unreadable_digest()),)
-    tops = (str(found.tree), *directories)
+    tops = (str(found.tree),)
     entries: list[GitEntry] = []
     for setting in {one.key: one for one in settings}.values():
         paths = _code_of(setting, found.tree, tops) if setting.is_persons else None

@@ -54,8 +54,9 @@ def plain_line(text: str, most: int = 300) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def last_words(text: str, most: int = 300) -> str:
+def last_words(text: str) -> str:
     """Return the end of another program's output on one bounded line: its last line mostly has the cause."""
+    most = 300
     line = plain_line(text[-4 * most :], 4 * most)
     return line if len(line) <= most else "…" + line[1 - most :]
 

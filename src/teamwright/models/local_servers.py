@@ -54,9 +54,9 @@ _FIRST = {
 }
 
 
-def start_command(provider: str, model: str = "MODEL") -> str:
+def start_command(provider: str) -> str:
     """Return the command that starts a server of that kind; empty for an unknown one."""
-    return _SERVE.get(provider, "").format(room=RECOMMENDED_WINDOW, model=model)
+    return _SERVE.get(provider, "").format(room=RECOMMENDED_WINDOW, model="MODEL")
 
 
 def get_command(provider: str, model: str = "MODEL") -> str:

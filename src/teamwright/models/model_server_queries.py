@@ -123,9 +123,9 @@ def ask_server(endpoint: Endpoint, wire: str, *, within_s: float = ASK_S) -> Ser
     return known
 
 
-def served_models(endpoint: Endpoint, *, within_s: float = ASK_S) -> list[str]:
+def served_models(endpoint: Endpoint) -> list[str]:
     """Return the names of the models that a user's server lists. Blocking. Raises `Unanswered`."""
-    return [str(row["id"]) for row in Server(endpoint, within_s).listing() if "id" in row]
+    return [str(row["id"]) for row in Server(endpoint, ASK_S).listing() if "id" in row]
 
 
 def _listed(server: Server, wire: str) -> ServerFacts:

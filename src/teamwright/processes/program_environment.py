@@ -245,25 +245,21 @@ def _find_program(name: str, path: str, directories: tuple[str, ...]) -> str:
     return ""
 
 
-def find_project_program(words: Iterable[str], path: str, directories: tuple[str, ...] | None = None) -> str:
+def find_project_program(words: Iterable[str], path: str) -> str:
     """Return the first of these words that names a program which only a changeable directory of the PATH has; empty
     for none.
-
-    `directories` are the changeable ones; None: those of this process.
     """
-    known = changeable_directories() if directories is None else directories
-    safe = _safe_path(path, known)
+    safe = _safe_path(path, changeable_directories())
     if safe == path:
         return ""
     names = dict.fromkeys(name for name in words if name and "/" not in name)
     return next((one for one in names if shutil.which(one, path=path) and not shutil.which(one, path=safe)), "")
 
 
-def outside_first(path: str, directories: tuple[str, ...] | None = None) -> str:
+def outside_first(path: str) -> str:
     """Return the PATH with the entries that a command can change at its end, for programs that need those and are not
     confined."""
-    known = changeable_directories() if directories is None else directories
-    safe = _safe_path(path, known)
+    safe = _safe_path(path, changeable_directories())
     kept = set(safe.split(os.pathsep))
     return os.pathsep.join([safe, *(entry for entry in path.split(os.pathsep) if entry not in kept and entry)])
 

@@ -522,14 +522,14 @@ class FilterChoice(Struct, frozen=True):
     only_reads: bool = False
 
 
-def is_filter_known(machine: str = "") -> bool:
-    """Return True when the system calls of this machine are known. Without a name: of this one."""
-    return (machine or platform.machine()) in _ARCHITECTURES
+def is_filter_known() -> bool:
+    """Return True when the system calls of this machine are known."""
+    return platform.machine() in _ARCHITECTURES
 
 
-def filter_program(choice: FilterChoice, machine: str = "") -> bytes:
-    """Return the program as an array of `struct sock_filter`. Raises KeyError for a machine that is not known."""
-    machine = machine or platform.machine()
+def filter_program(choice: FilterChoice) -> bytes:
+    """Return the program as an array of `struct sock_filter`. Raises ValueError for a machine that is not known."""
+    machine = platform.machine()
     column = list(_ARCHITECTURES).index(machine)
     refused = {**_REFUSED, **(_REFUSED_TO_READERS if choice.only_reads else {})}
     refused |= {} if choice.shared_memory else _SHARED_MEMORY

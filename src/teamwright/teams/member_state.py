@@ -172,7 +172,7 @@ def _describe_request(request: PendingRequest, more: int) -> str:
     return (description or f"permission for {request.tool} {line}".rstrip()) + by + also
 
 
-def _join_names(words: Collection[str], limit: int = 3) -> str:
-    names = list(words)[:limit]
+def _join_names(words: Collection[str]) -> str:
+    names = list(words)[:3]
     more = len(words) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")

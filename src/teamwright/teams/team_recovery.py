@@ -10,7 +10,6 @@ import asyncio
 import glob
 import json
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -49,9 +48,7 @@ _CLOCK_SLACK_MS = 1_000
 """Milliseconds by which a member's transcript may be older than its roster entry, because of clocks."""
 
 
-async def recover_teams(
-    home: Home, session: str = "", is_alive: Callable[[LeadLease], bool] = is_lead_alive, *, word: str = ""
-) -> tuple[str, ...]:
+async def recover_teams(home: Home, session: str = "", *, word: str = "") -> tuple[str, ...]:
     """Rebuild the damaged or missing files of the teams on disk. Returns a sentence for each rebuilt file.
 
     `word` restricts it to the teams of this name (see `team_directories`). With `session` only the teams that this
@@ -61,7 +58,7 @@ async def recover_teams(
     sentences: list[str] = []
     for directory in damaged_teams(home, word):
         with suppress(TeamwrightError, OSError):
-            if sentence := await _Recovery(home, directory, session, is_alive).recover():
+            if sentence := await _Recovery(home, directory, session).recover():
                 sentences.append(sentence)
     return tuple(sentences)
 
@@ -108,11 +105,10 @@ def _read_file(home: Home, directory: str) -> TeamFile | None:
 class _Recovery:
     """The files of one team."""
 
-    def __init__(self, home: Home, directory: str, session: str, is_alive: Callable[[LeadLease], bool]) -> None:
+    def __init__(self, home: Home, directory: str, session: str) -> None:
         self.home = home
         self.directory = directory
         self._session = session
-        self._is_alive = is_alive
 
     async def recover(self) -> str:
         """Rebuild one file from the other. Returns a sentence about it; empty when no file needed it."""
@@ -126,7 +122,7 @@ class _Recovery:
 
     def _may_rebuild(self, lead: LeadLease) -> bool:
         """Return True when this process may rebuild the team's files, because its lead is gone."""
-        return lead.session == self._session if self._session else not self._is_alive(lead)
+        return lead.session == self._session if self._session else not is_lead_alive(lead)
 
     # ── config.json ──────────────────────────────────────────────────────────────────────────────────────────
 

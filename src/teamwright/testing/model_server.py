@@ -307,8 +307,8 @@ def _write_head(
     writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
 
 
-def _write_whole(writer: asyncio.StreamWriter, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-    fields = {"content-type": "application/json", **(headers or {}), "content-length": str(len(body))}
+def _write_whole(writer: asyncio.StreamWriter, status: int, body: bytes) -> None:
+    fields = {"content-type": "application/json", "content-length": str(len(body))}
     _write_head(writer, status, fields, 0)
     writer.write(body)
 

@@ -173,10 +173,10 @@ def review_lines(review: TeamReview) -> Iterator[StyledLine]:
         yield "", "No member has reported, changed a file or owned a task."
 
 
-def key_lines(names: str = "") -> Iterator[str]:
+def key_lines() -> Iterator[str]:
     """Yield one line for each action with the way to type it."""
     for action in REVIEW_ACTIONS.values():
-        typed = " ".join(part for part in (action.key, names or "NAME", action.text) if part)
+        typed = " ".join(part for part in (action.key, "NAME", action.text) if part)
         yield f"{typed:<22} {action.help}"
 
 

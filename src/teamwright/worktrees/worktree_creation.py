@@ -63,16 +63,16 @@ class Owner(Struct, frozen=True):
     session: str
 
 
-def create_worktree(git: RepositoryGit, root: Path, owner: Owner, base: str = "HEAD") -> NewWorktree:
-    """Create a worktree below `root` on a new branch of its owner, at the commit `base` of the person's checkout.
+def create_worktree(git: RepositoryGit, root: Path, owner: Owner) -> NewWorktree:
+    """Create a worktree below `root` on a new branch of its owner, at HEAD of the person's checkout.
 
     Raises WorktreeRefused, CannotStart, StorageError; then neither a directory nor a branch remains.
     """
-    commit = (head_commit(git.tree) if base == "HEAD" else "") or git.commit_of(base)
+    commit = head_commit(git.tree) or git.commit_of("HEAD")
     if not commit:
         raise WorktreeRefused(
             "worktree-refused",
-            f"a worktree begins at a commit, and {base} of {git.tree} is none yet",
+            f"a worktree begins at a commit, and HEAD of {git.tree} is none yet",
             do=["git commit the files first", "leave isolation out"],
             note="nothing was started",
         )

@@ -35,9 +35,9 @@ def answer_tokens(answer: Answer, prompt_tokens: int) -> AnswerTokens:
     return AnswerTokens(fresh + read + write, read, write, usage.get("output_tokens", written))
 
 
-def split_text(text: str, size: int = 24) -> list[str]:
-    """Split a text into pieces of `size` characters."""
-    return [text[at : at + size] for at in range(0, len(text), size)]
+def split_text(text: str) -> list[str]:
+    """Split a text into pieces of 24 characters."""
+    return [text[at : at + 24] for at in range(0, len(text), 24)]
 
 
 def stop_reason(answer: Answer) -> str:

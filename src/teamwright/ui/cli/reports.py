@@ -85,14 +85,12 @@ def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) 
     return 0
 
 
-def status_lines(
-    view: StatusView, now: float | None = None, *, width: int = WIDTH, most_tasks: int | None = None
-) -> list[str]:
-    """Return the lines of a team; `now` is in seconds since 1970.
+def status_lines(view: StatusView, *, width: int = WIDTH, most_tasks: int | None = None) -> list[str]:
+    """Return the lines of a team.
 
     Open requests come first, then at most `most_tasks` open tasks; finished tasks are only counted.
     """
-    now = time.time() if now is None else now
+    now = time.time()
     lines = [*(cut(line, width) for line in _head(view)), *_sandbox_lines(view.sandbox, width)]
     if view.requests:
         lines += ["", *(line for one in view.requests for line in _request_lines(one, now, width))]

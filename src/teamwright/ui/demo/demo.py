@@ -196,6 +196,6 @@ def next_lines(options: DemoOptions, team: str, result: Result, calls: CallColle
     return [clean(line) for line in lines]
 
 
-def count_text(number: int, word: str, more: str = "") -> str:
+def count_text(number: int, word: str) -> str:
     """Return a count with its noun: `1 task`, `2 tasks`."""
-    return f"{number:,} {word if number == 1 else more or word + 's'}"
+    return f"{number:,} {word if number == 1 else word + 's'}"

@@ -282,10 +282,8 @@ MAX_LISTED = 20
 """The number of listed entries; the rest is counted. Entries that allow calls or run automatically are always listed.
 """
 
-AskLine = Callable[[str], str]
 
-
-def ask_for_trust(options: Options, ask: AskLine = input) -> Options:
+def ask_for_trust(options: Options) -> Options:
     """Return the options with `trust` set when the person trusts the entries for this run.
 
     No question is asked without waiting entries. No answer, or an unknown one, means no: the entries are left out.
@@ -299,7 +297,7 @@ def ask_for_trust(options: Options, ask: AskLine = input) -> Options:
         return options
     sys.stdout.write("\n".join(_entry_lines(state)) + "\n")
     sys.stdout.flush()
-    match _read_answer(ask):
+    match _read_answer():
         case "y":
             give_trust(options, state)
             return options
@@ -323,11 +321,11 @@ def _entry_lines(state: TrustState) -> list[str]:
     return [*lines, "", "Without trust only its instructions and its own prohibitions apply."]
 
 
-def _read_answer(ask: AskLine) -> str:
+def _read_answer() -> str:
     """Return y, o or n; ask again after any other line."""
     while True:
         try:
-            reply = ask("trust them?  y for good · o only this run · n leave them out: ").strip().lower()
+            reply = input("trust them?  y for good · o only this run · n leave them out: ").strip().lower()
         except EOFError:
             sys.stdout.write("\n")
             return "n"

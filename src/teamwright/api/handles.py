@@ -186,7 +186,8 @@ class Tasks(Struct, frozen=True):
         for a value that is no task number, and TaskRefused for an unknown number; nothing is added then.
         """
         self._running.require_entered()
-        budget, check = terms.get("budget"), terms.get("check", "")
+        budget = terms.get("budget")
+        check = terms.get("check", "")
         if unknown := sorted(set(terms) - set(TaskTerms.__annotations__)):
             raise UsageError("usage", f"{unknown[0]}= is nothing that a task has")
         for what, text in (("a subject", subject), ("a description", description), ("a check", check)):

@@ -277,7 +277,8 @@ def to_session_options(options: TeamOptions) -> Options:
 
 def _settings_file(options: TeamOptions) -> Path | str | None:
     """Return the settings file, or settings as JSON text. Raises UsageError for both."""
-    file, settings = options.get("settings_file"), options.get("settings")
+    file = options.get("settings_file")
+    settings = options.get("settings")
     if file is not None and settings is not None:
         raise UsageError("usage", "settings= and settings_file= exclude each other", note="nothing was started")
     return json.dumps(settings) if settings is not None else None if file is None else Path(file)
@@ -472,7 +473,8 @@ def require_model(model: object, *, or_none: bool = True) -> None:
         return
     if not all(hasattr(model, name) for name in ("card", "stream", "aclose")):
         raise option_type_error("model", description, model)
-    card, stream = getattr(model, "card", None), getattr(model, "stream", None)
+    card = getattr(model, "card", None)
+    stream = getattr(model, "stream", None)
     wrong = "whose `card` is a ModelCard" if not isinstance(card, ModelCard) else ""
     if iscoroutinefunction(stream):
         wrong = "whose `stream` yields its parts, an async generator"

@@ -86,7 +86,8 @@ class EventIterator(AsyncIterator[T], Generic[T]):
     async def aclose(self) -> None:
         """Stop reading. Leaving the loop and dropping the iterator has the same effect."""
         self.over = True
-        source, self._source = self._source, None
+        source = self._source
+        self._source = None
         if source is not None:
             with suppress(RuntimeError):  # another task waits for the generator
                 await source.aclose()

@@ -470,7 +470,8 @@ class Team(Generic[OutputT]):
         refuse_unknown(options, builtins.list(SpawnOptions.__annotations__))
         check_option_types({"name": require_text(A_NAME, name), **options})
         require_text("a prompt", prompt)
-        model, mode = options.get("model"), options.get("mode")
+        model = options.get("model")
+        mode = options.get("mode")
         spec = SpawnSpec(
             prompt=prompt,
             name=name,
@@ -563,7 +564,8 @@ class Team(Generic[OutputT]):
         when the inbox does not accept the message; nothing is sent then.
         """
         session = self.session
-        to, text = require_text(A_NAME, to), require_text("a message", text)
+        to = require_text(A_NAME, to)
+        text = require_text("a message", text)
         return await send_text(session.team, USER, to, text, require_text("a summary", summary))
 
     async def compact(self, name: str = "lead", keep: str = "") -> CompactResult:

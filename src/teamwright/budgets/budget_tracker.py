@@ -33,13 +33,15 @@ class Reservation(Struct):
 
     async def charge(self, usage: Usage) -> BudgetRefusal | None:
         """Count what the call has used so far. Return the refusal when a cap is used up."""
-        before, self.charged = self.charged, usage
+        before = self.charged
+        self.charged = usage
         refusals = [scope.charge(usage, before) for scope, _ in self.parts]
         return next((refusal for refusal in refusals if refusal is not None), None)
 
     def settle(self, usage: Usage | None) -> None:
         """Release the reservation, record the usage, and wake calls that wait for room."""
-        parts, self.parts = self.parts, ()
+        parts = self.parts
+        self.parts = ()
         for scope, amount in parts:
             scope.release(amount)
             if usage is not None:

@@ -72,7 +72,8 @@ class UsageMarks:
         return None
 
     def _reached(self, caller: CallingAgent, run: Scope) -> _Mark | None:
-        portions, name = self._portions, caller.name
+        portions = self._portions
+        name = caller.name
         calls = None if portions.turns is None else self._next_calls.get(name, portions.turns)
         if calls is not None and caller.calls >= calls:
             used = f"{caller.calls} model calls of {display_name(name)} are used"

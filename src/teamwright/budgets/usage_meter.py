@@ -102,7 +102,8 @@ class AgentMeter:
 
     def settle(self, answer: Reply | Failure | None) -> str:
         """Implement `Meter.settle`. A second settling of the same call changes nothing."""
-        hold, self._hold = self._hold, None
+        hold = self._hold
+        self._hold = None
         if hold is None:
             return ""
         reply = answer if isinstance(answer, Reply) else None

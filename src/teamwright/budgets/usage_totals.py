@@ -65,7 +65,8 @@ class UsageTotals(Struct):
         match event:
             case ModelCallEnded():
                 failed = event.aside == FAILED_ATTEMPTS
-                who, used = event.member, event.usage
+                who = event.member
+                used = event.usage
                 self.add_call(who, used, event.model, caller=event.caller, task=event.task, failed=failed)
                 if event.tools:
                     self._add_tool_calls(self.account(who), event.tools)

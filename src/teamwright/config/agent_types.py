@@ -473,7 +473,8 @@ def _listed(rows: tuple[_Row, ...]) -> TypeList:
     if _size(whole) <= LIST_BYTES:
         return TypeList(whole, frozenset())
     described = len(rows) if _size(_text(rows, SHORTEST)) <= LIST_BYTES else _most_described(rows)
-    described_rows, named = rows[:described], rows[described:]
+    described_rows = rows[:described]
+    named = rows[described:]
     low = SHORTEST
     while low < longest:  # the largest length with which the list fits
         middle = (low + longest + 1) // 2

@@ -46,8 +46,10 @@ def _command(name: str, value: object, file: Path) -> ExternalCommand:
         if part not in _KEYS:
             near = nearest(part, _KEYS)
             raise bad_settings(file, f"{key} has no {part!r}" + (f"; did you mean {near}?" if near else ""), key)
-    argv, env = fields.get("argv"), fields.get("env", {})
-    root, start_s = fields.get("root", ""), fields.get("start_s", EXTERNAL_START_S)
+    argv = fields.get("argv")
+    env = fields.get("env", {})
+    root = fields.get("root", "")
+    start_s = fields.get("start_s", EXTERNAL_START_S)
     if not _texts(argv) or not argv:
         raise _wrong(file, key, "argv", 'a list of texts that begins with the program: ["claude"]')
     if not isinstance(env, dict) or not _texts(list(cast("dict[object, object]", env).values())):

@@ -177,7 +177,8 @@ def reading_of(
 
 def _flag_entries(text: str, cwd: Path) -> tuple[Mapping[str, Any], str]:
     """Return the entries of a flag's value, which is JSON or the name of a JSON file."""
-    source, content = FLAG, text
+    source = FLAG
+    content = text
     if not text.lstrip().startswith("{"):
         path = cwd / os.path.expanduser(text)
         try:

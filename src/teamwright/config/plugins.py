@@ -129,7 +129,8 @@ class _PluginReader:
         return self.source.is_whole and self.source.is_shared and named
 
     def plugin(self) -> Plugin:
-        fields, path = self.fields, self.path
+        fields = self.fields
+        path = self.path
         name = fields.get("name", os.path.basename(os.path.realpath(path)))
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise self._wrong(f"{str(name)[:60]!r} cannot be a plugin's name")
@@ -444,7 +445,8 @@ def _files(base: Path) -> Iterator[tuple[Path, str]]:
             inside = Path(os.path.realpath(path)).is_relative_to(real)
             if name == ".git" or not inside or not (path.is_symlink() or path.is_file()):
                 continue
-            count, size = count + 1, size + path.lstat().st_size
+            count += 1
+            size += path.lstat().st_size
             if count > MAX_FILES or size > MAX_BYTES:
                 what = f"a plugin has at most {MAX_FILES:,} files and {MAX_BYTES:,} bytes"
                 raise UsageError("usage", what, looked_at=[("directory", str(base))], note="nothing was added")

@@ -534,11 +534,13 @@ def line_of(text: str, keys: Sequence[str]) -> int:
 
     `keys` is the path from the top of the file (`["roles", "tester", "model"]`).
     """
-    best, depth = 1, 0
+    best = 1
+    depth = 0
     for number, path in _places(text):
         shared = _shared(path, keys)
         if shared > depth and shared == len(path):
-            best, depth = number, shared
+            best = number
+            depth = shared
     return best
 
 

@@ -248,7 +248,8 @@ def store_error(place: str, problem: BaseException) -> StorageError:
         what = "the database is read-only"
         return StorageError("database-failed", what, looked_at=looked_at, do=do, note="nothing was written")
     if is_connection_loss(problem):
-        what, do = f"the database cannot be reached: {_reason(problem)}", ["see that its server runs, then resume"]
+        what = f"the database cannot be reached: {_reason(problem)}"
+        do = ["see that its server runs, then resume"]
         return StorageError("database-failed", what, looked_at=looked_at, do=do, note="nothing was written")
     what = f"the database did not do its work: {_reason(problem)}"
     return StorageError("database-failed", what, looked_at=looked_at, note="nothing was written")

@@ -51,7 +51,8 @@ class SharedRateLimits:
 
     async def close(self) -> None:
         """End all exchanges; the last change of this process is written, when the server answers."""
-        tasks, self._tasks = self._tasks, {}
+        tasks = self._tasks
+        self._tasks = {}
         for _, task in tasks.values():
             task.cancel()
         await asyncio.gather(*(task for _, task in tasks.values()), return_exceptions=True)

@@ -97,7 +97,8 @@ class SessionConnection:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
             self._worker = None
-        connection, self._connection = self._connection, None
+        connection = self._connection
+        self._connection = None
         if connection is not None:
             try:
                 async with time_limit(_CLOSE_S):
@@ -208,7 +209,8 @@ class SessionConnection:
         await self._listen(bound)
 
     async def _sign(self) -> None:
-        fence, connection = self._database.fence, self._connection
+        fence = self._database.fence
+        connection = self._connection
         if connection is None:
             self._lost.set()
         elif fence is None:

@@ -179,6 +179,7 @@ async def load_archived_teams(connection: Connection, known: Sequence[str]) -> l
     found: list[tuple[str, StoredTeam]] = []
     for row in rows:
         with suppress(TeamwrightError):
-            roster, state = ROSTER.parse(bytes(row["roster"])), STATE.parse(bytes(row["state"]))
+            roster = ROSTER.parse(bytes(row["roster"]))
+            state = STATE.parse(bytes(row["state"]))
             found.append((str(row["entry"]), StoredTeam(str(row["team"]), roster, state, has_lead=False)))
     return found

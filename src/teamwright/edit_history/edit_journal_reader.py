@@ -173,7 +173,8 @@ def _take(edits: EditJournal, line: bytes) -> None:
 
 
 def _changed(edits: EditJournal, fields: Mapping[str, Any]) -> None:
-    before, after = fields["before"], fields["after"]
+    before = fields["before"]
+    after = fields["after"]
     change = ChangeEntry(
         str(fields["at"]),
         str(fields["member"]),

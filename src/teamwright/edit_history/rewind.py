@@ -348,9 +348,11 @@ def _rewound(transcript: Path, now: History, before: History, queued: dict[str, 
         calls = tool_calls(cast("list[Block]", decode(items[-1])["content"]))
         results = [tool_result_block(call.id, INTERRUPTED_RESULT, is_error=True) for call in calls]
         items.append(encode({"role": "user", "content": results}))
-    summarized, answers = 0, 0
+    summarized = 0
+    answers = 0
     if now.boundary is not None:
-        summarized, answers = max(0, now.boundary.summarized_count - 1), now.boundary.answer_count
+        summarized = max(0, now.boundary.summarized_count - 1)
+        answers = now.boundary.answer_count
     delivered_ids, older = newest_delivered_ids(transcript)
     return CompactBoundary(
         line_count=now.lines,

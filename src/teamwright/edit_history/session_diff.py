@@ -190,7 +190,8 @@ def _file(
     path: str, cwd: str, history: Path, spans: Sequence[_ContentChange], shares: tuple[EditShare, ...]
 ) -> FileChange:
     name = display_path(path, cwd)
-    first, last = spans[0].before, spans[-1].after
+    first = spans[0].before
+    last = spans[-1].after
     state = "created" if first is None else "removed" if last is None else "changed"
     comparisons = [_compared(name, history, span) for span in spans]
     relative = name.lstrip("/")  # a file in a worktree has its whole path, as in `git diff --no-index`

@@ -190,7 +190,8 @@ def _cost(row: CostRow | None) -> tuple[int, int, float | None]:
     tokens = row.usage.tokens
     usd = row.usd
     for below in map(_cost, row.below):
-        calls, tokens = calls + below[0], tokens + below[1]
+        calls += below[0]
+        tokens += below[1]
         usd = None if usd is None or below[2] is None else usd + below[2]
     return calls, tokens, usd
 
@@ -273,11 +274,13 @@ async def _return(review: TeamReview, member: MemberReview, text: str) -> str:
             note="nothing was sent",
         )
     target, _ = find_address(review.access, review.place.team)
-    to, about = member.name, "your work"
+    to = member.name
+    about = "your work"
     try:
         target.member(member.name)
     except UnknownMember:
-        to, about = LEAD_ALIAS, f"the work of {member.name}, who has ended"
+        to = LEAD_ALIAS
+        about = f"the work of {member.name}, who has ended"
     task = await _reopen_task(review, member, keeps_owner=to == member.name)
     which = f" on task #{task}, which is open again" if task else ""
     delivery = await send(target, to, f"The user reviewed {about}{which}, and returns it: {text}")

@@ -437,7 +437,8 @@ def _file(
 
 
 def _step(history: Path, path: str, own: Sequence[ChangeEntry], now: CurrentContent) -> UndoStep | RefusedFile:
-    first, last = own[0], own[-1]
+    first = own[0]
+    last = own[-1]
     members = tuple(map(display_name, count_by_member(own)))
     if now.why:
         return RefusedFile(path, now.why)

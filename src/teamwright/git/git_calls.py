@@ -92,7 +92,8 @@ def git_program() -> str:
 def git_argv(*args: str) -> list[str]:
     """Return git, the safe options, and the command; commands that compare files get options that disable external
     programs."""
-    command, rest = args[0], args[1:]
+    command = args[0]
+    rest = args[1:]
     return [git_program(), *GIT_SAFE_ARGS, command, *_OPTIONS.get(command, ()), *rest]
 
 
@@ -154,7 +155,8 @@ def run_git(cwd: Path, *args: str, timeout_s: float = 10.0, terms: GitCallOption
         off = person_switches(cwd, env, timeout_s)
     except UnclearSettings as problem:
         return GitResult(problem.exit_code, "", str(problem))
-    argv, env = [*command[:safe], *off, *terms.switches, *command[safe:]], {**env, **terms.variables}
+    argv = [*command[:safe], *off, *terms.switches, *command[safe:]]
+    env = {**env, **terms.variables}
     return _run(argv, cwd, env, timeout_s, terms.text, "surrogateescape" if terms.exact else "replace")
 
 

@@ -177,7 +177,8 @@ def _parse(output: str, cwd: Path, *, has_scope: bool) -> Iterator[GitSetting]:
     width = 3 if has_scope else 2
     for at in range(0, len(fields) - width + 1, width):
         scope = fields[at] if has_scope else ""
-        origin, text = fields[at + width - 2], fields[at + width - 1]
+        origin = fields[at + width - 2]
+        text = fields[at + width - 1]
         key, separator, value = text.partition("\n")
         path = origin.removeprefix("file:") if origin.startswith("file:") else ""
         section, _, rest = key.partition(".")

@@ -48,7 +48,8 @@ def discover(start: Path) -> Discovery:
     here = os.path.realpath(start)
     doubts: list[Path] = []
     for directory in _parents(here):
-        dot, head = _mode(f"{directory}/.git"), _mode(f"{directory}/HEAD")
+        dot = _mode(f"{directory}/.git")
+        head = _mode(f"{directory}/HEAD")
         if stat.S_ISDIR(head):
             head = 0
         if not dot and not head:

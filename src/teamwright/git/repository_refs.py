@@ -50,7 +50,8 @@ class FileRefs(Struct, frozen=True):
 
     def is_made_here(self, branch: str) -> bool:
         """Return True for a branch that was made by a checkout in this worktree, as the logs of git say."""
-        common, git_dir = self.repository.common, self.repository.git_dir
+        common = self.repository.common
+        git_dir = self.repository.git_dir
         try:
             first = read_beginning(common / "logs" / "refs" / "heads" / branch, _FIRST_LINE).split(b"\n")[0]
             moves = read_plain(git_dir / "logs" / "HEAD", _MAX_LOG).split(b"\n")

@@ -116,7 +116,8 @@ class McpClient(Struct):
                 raise
             listed = page.get(key or part)
             found += cast("list[object]", listed) if isinstance(listed, list) else []
-            before, cursor = cursor, page.get("nextCursor")
+            before = cursor
+            cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor or cursor == before or len(found) >= MAX_TOOLS:
                 break
         return found[:MAX_TOOLS]

@@ -135,7 +135,8 @@ class HttpTransport:
         try:
             await self._posts.wait_for_notifications(number)
             content = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
-            url, headers = self._config.url, self._headers(message)
+            url = self._config.url
+            headers = self._headers(message)
             async with self._client.stream("POST", url, content=content, headers=headers) as response:
                 await self._read_answer(response, number)
         except McpServerError as problem:

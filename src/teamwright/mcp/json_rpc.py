@@ -229,7 +229,8 @@ class JsonRpcPeer(Struct):
         if not isinstance(message, dict):
             return False
         fields = cast("Message", message)
-        method, number = fields.get("method"), fields.get("id")
+        method = fields.get("method")
+        number = fields.get("id")
         if isinstance(method, str):
             self._take_unrequested(method, fields)
             return False
@@ -254,7 +255,8 @@ class JsonRpcPeer(Struct):
         self.on_broken(why)
 
     def _answer(self, number: int, message: Message) -> None:
-        error, result = message.get("error"), message.get("result")
+        error = message.get("error")
+        result = message.get("result")
         if isinstance(error, dict):
             failure = cast("Message", error)
             code = failure.get("code")

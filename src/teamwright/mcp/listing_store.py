@@ -58,7 +58,8 @@ def parse_prompts(raw: Iterable[object]) -> tuple[ServedPrompt, ...]:
     found: dict[str, ServedPrompt] = {}
     for entry in raw:
         prompt = _object(entry)
-        name, arguments = prompt.get("name"), prompt.get("arguments")
+        name = prompt.get("name")
+        arguments = prompt.get("arguments")
         if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
             continue
         entries = [_object(one) for one in cast("list[object]", arguments)] if isinstance(arguments, list) else []
@@ -92,7 +93,8 @@ class ListingStore:
             if read["v"] != VERSION or not isinstance(read["tools"], list):
                 return None
             tools = parse_tools(key, cast("list[object]", read["tools"])[:MAX_TOOLS])[0]
-            instructions, prompts = read.get("instructions"), read.get("prompts")
+            instructions = read.get("instructions")
+            prompts = read.get("prompts")
             return ServerListing(
                 tools,
                 plain_text(instructions, MAX_INSTRUCTIONS) if isinstance(instructions, str) else "",

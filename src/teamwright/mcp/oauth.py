@@ -142,7 +142,8 @@ class _TokenFile(TokenStorage):
             context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(login.resource)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        login, context = self.login, self.context
+        login = self.login
+        context = self.context
         login.tokens = _plain(tokens)
         login.expires_at = time.time() + tokens.expires_in if tokens.expires_in else 0.0
         if context is not None:

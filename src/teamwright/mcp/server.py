@@ -194,14 +194,16 @@ class McpServer:
         """Notify the server before a request when the session's directories changed since the last one."""
         if self._context.requests is None:
             return
-        former, self._roots = self._roots, self._context.requests.roots
+        former = self._roots
+        self._roots = self._context.requests.roots
         if former not in {None, self._roots}:
             client.peer.notify("notifications/roots/list_changed", {})
 
     async def close(self) -> None:
         """Close it permanently. When cancelled, kill it."""
         self._set_state("closed")
-        client, self._client = self._client, None
+        client = self._client
+        self._client = None
         running = [task for task in (self._starting, self._relisting, self._finishing) if task is not None]
         for task in running:
             task.cancel()
@@ -344,7 +346,8 @@ class McpServer:
 
     def _transport_failed(self, why: str) -> None:
         """Handle a transport error; the peer has failed the waiting calls."""
-        client, self._client = self._client, None
+        client = self._client
+        self._client = None
         if client is None or self.state == "closed":
             return  # the running start sees it, or it is not needed any more
         ending = asyncio.create_task(self._close_peer(client.peer), name=f"end of mcp {self.config.key}")

@@ -106,7 +106,8 @@ class IpcConnection:
         if self._gathering is not None:
             self._gathering.cancel()
             self._gathering = None
-        gathered, self._gathered = self._gathered, {}
+        gathered = self._gathered
+        self._gathered = {}
         if gathered and not self.ended.is_set():
             self._writer.write(b"".join(gathered.values()))
 

@@ -401,7 +401,8 @@ def similar(word: str, known: Iterable[str], most: int) -> list[str]:
 def is_typo(word: str, known: str) -> bool:
     """Return True when `word` is probably a typo of `known`: another case, or one letter more, less, wrong or out of
     place. Words of less than four letters must be equal, except for case."""
-    one, other = word.lower(), known.lower()
+    one = word.lower()
+    other = known.lower()
     longest = max(len(one), len(other))
     if longest < 4 or abs(len(one) - len(other)) > 1:
         return one == other

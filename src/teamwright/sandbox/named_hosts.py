@@ -204,7 +204,8 @@ def _without_data(name: str, arguments: Words) -> Iterator[str]:
     letters = _DATA_LETTERS.get(name, "")
     is_data = False
     for word in arguments:
-        before, is_data = is_data, False
+        before = is_data
+        is_data = False
         if before or word is None:
             continue
         if word.startswith("--"):

@@ -67,7 +67,8 @@ def _receive(inherited: tuple[int, ...], arguments: tuple[int, ...]) -> list[int
 
 def _send_namespace(channel: socket.socket) -> None:
     """Make the namespaces of this process and send their descriptors. Raises OSError."""
-    uid, gid = os.getuid(), os.getgid()
+    uid = os.getuid()
+    gid = os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_NEW_USERS | _NEW_NETWORK) != 0:
         raise OSError(ctypes.get_errno(), "unshare")

@@ -157,7 +157,8 @@ class NetworkProxy:
             )
             return
         url = urlsplit(f"//{target}" if method == "CONNECT" else target)
-        host, port = url.hostname or "", url.port or (443 if method == "CONNECT" else 80)
+        host = url.hostname or ""
+        port = url.port or (443 if method == "CONNECT" else 80)
         if not host or (method != "CONNECT" and url.scheme != "http"):
             writer.write(_answer("400 Bad Request", "an address with http://, or CONNECT"))
             return

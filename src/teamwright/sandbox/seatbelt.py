@@ -150,7 +150,8 @@ def probe_seatbelt() -> bool:
         return False
     with tempfile.TemporaryDirectory() as made:
         place = os.path.realpath(made)
-        hidden, outside = os.path.join(place, "hidden"), os.path.join(place, "outside")
+        hidden = os.path.join(place, "hidden")
+        outside = os.path.join(place, "outside")
         Path(hidden).write_text("hidden", encoding="ascii")
         tries = '! /bin/cat "$1" && ! /usr/bin/touch "$2"'
         argv = ("/bin/sh", "-c", tries, "sh", hidden, outside)

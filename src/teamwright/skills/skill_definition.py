@@ -121,7 +121,8 @@ def parse_head(text: str) -> FrontMatter:
 
 def parse_definition(source: SkillSource, text: str) -> SkillDefinition | str:
     """Parse the definition in a file. Return a text with the reason when there is none."""
-    kind, file = source.kind, source.file
+    kind = source.kind
+    file = source.file
     head = parse_head(text)
     if head.is_refused:
         return "; ".join(f"{file}:{one.line}: {one.what}" for one in head.problems)

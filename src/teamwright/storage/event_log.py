@@ -189,7 +189,8 @@ class EventLog:
     def flush(self) -> None:
         """Write the waiting events. The first refusal of the disk is reported as a notice; the events of that moment
         are lost."""
-        waiting, self._lines = self._lines, []
+        waiting = self._lines
+        self._lines = []
         if not waiting or self._journal is None:
             return
         lines = [one if isinstance(one, bytes) else _line(*one) for one in waiting]
@@ -450,9 +451,11 @@ class LogTail:
         tail = cls(path, 0)
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
             stat = os.fstat(file.fileno())
-            tail._inode, start = stat.st_ino, stat.st_size
+            tail._inode = stat.st_ino
+            start = stat.st_size
             while start > 0 and not tail._offset:
-                end, start = start, max(0, start - _BLOCK)
+                end = start
+                start = max(0, start - _BLOCK)
                 tail._offset = start + os.pread(file.fileno(), end - start, start).rfind(b"\n") + 1
                 tail._offset = tail._offset if tail._offset > start else 0
         return tail

@@ -125,7 +125,8 @@ class PendingFile:
 
     def detach(self) -> int:
         """Return the open descriptor; the caller closes it."""
-        fd, self.fd = self.fd, -1
+        fd = self.fd
+        self.fd = -1
         return fd
 
 

@@ -119,7 +119,8 @@ SHORTENED = f"its description is shortened in the Agent tool, whose list of type
 
 def agent_assets(subject: CheckSubject) -> Iterator[Asset]:
     """Yield each definition of a file or flag, with its ignored parts. Raises UsageError for a flag's definition."""
-    query, plugins = subject.query, subject.plugins
+    query = subject.query
+    plugins = subject.plugins
     places = definition_sources(query.home, subject.root, compat=subject.compat, agents=query.agents, plugins=plugins)
     kinds = AgentTypes(places, None, TrustedDefinitions(query.home, subject.trust, subject.compat))
     shortened = kinds.shortened()
@@ -129,7 +130,8 @@ def agent_assets(subject: CheckSubject) -> Iterator[Asset]:
 
 
 def _definition(entry: AgentTypeEntry, subject: CheckSubject, remark: str) -> Iterator[Asset]:
-    found, kind = entry.source, entry.source.definition
+    found = entry.source
+    kind = entry.source.definition
     file = found.file or found.source
     if kind is None:
         _, line, why = parse_location(found.problem, file)

@@ -333,7 +333,8 @@ def _tool_call(trial: LiveCheck, reply: Reply) -> None:
 
 async def _window(trial: LiveCheck, plan: LiveCheckPlan, settings: ModelSettings) -> None:
     """Add the check of the window, with its source."""
-    card, endpoint = plan.card, plan.endpoint
+    card = plan.card
+    endpoint = plan.endpoint
     window = (await asyncio.to_thread(ask_server, endpoint, card.wire)).window
     if is_set(card, "context_tokens"):
         trial.add("window", "ok", f"{card.context_tokens:,} tokens, by your settings")
@@ -360,7 +361,8 @@ async def _cache(trial: LiveCheck, model: Model, plan: LiveCheckPlan) -> None:
     if isinstance(heard.last, Failure):
         trial.add("cache", "failed", _why(heard.last))
     elif heard.last.usage.cache_read:
-        read, whole = heard.last.usage.cache_read, heard.last.usage.prompt_tokens
+        read = heard.last.usage.cache_read
+        whole = heard.last.usage.prompt_tokens
         trial.add("cache", "ok", f"{read:,} of {whole:,} tokens were read from it the second time")
     else:
         promised = plan.endpoint.api in _PROMISED

@@ -184,7 +184,8 @@ def parse_call(text: str, cwd: Path, search_path: str = "") -> tuple[str, Access
     form = _FORM.fullmatch(text.strip())
     if form is None or len(text) > _LONGEST or "\0" in text:
         raise _no_call(text, "it has the form Tool or Tool(content)")
-    name, content = form[1], form[2]
+    name = form[1]
+    content = form[2]
     tool = _ALIASES.get(name, name)
     if tool == "Agent":
         return tool, Access(subject=content or "general-purpose", harmless=True)

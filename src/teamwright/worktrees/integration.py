@@ -391,7 +391,8 @@ class BranchMerge(Struct, frozen=True):
         return self.git.read("rev-list", *args) != "0"
 
     def _merged_tree(self, entry: IntegrationEntry, old: str, integrated: str) -> str | MergeConflict:
-        ours, theirs = old, entry.tip
+        ours = old
+        theirs = entry.tip
         if integrated:
             # Commits whose one common parent is the base: `merge-tree --merge-base` needs git 2.40.
             ours, theirs = (

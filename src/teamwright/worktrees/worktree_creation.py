@@ -349,7 +349,8 @@ def copy_included(git: RepositoryGit, target: Path) -> tuple[list[str], list[str
 
 
 def _copy(source: Path, target: Path, path: str, notes: list[str]) -> bool:
-    there, here = source / path, target / path
+    there = source / path
+    here = target / path
     if here.exists() or here.is_symlink():
         return False
     if there.is_symlink() and not Path(os.path.realpath(there)).is_relative_to(source):

@@ -185,7 +185,8 @@ def measure(path: Path) -> tuple[int, int]:
     """Return the number of files at or below a path, and the newest change of one in ns; -1 where there are too
     many.
     """
-    count, newest = 0, 0
+    count = 0
+    newest = 0
     try:
         if not stat.S_ISDIR((own := os.lstat(path)).st_mode):
             return 1, own.st_mtime_ns

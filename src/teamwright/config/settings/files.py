@@ -420,7 +420,8 @@ class _Walk:
         return self._object(at, way) if self.text[at] == "{" else self._list(at, way)
 
     def _object(self, at: int, way: At) -> int:
-        at, seen = self._skip(at + 1), set[str]()
+        at = self._skip(at + 1)
+        seen = set[str]()
         while self.text[at] != "}":
             name, end = self._scalar(at)
             here = (*way, str(name))
@@ -433,7 +434,8 @@ class _Walk:
         return at + 1
 
     def _list(self, at: int, way: At) -> int:
-        at, count = self._skip(at + 1), 0
+        at = self._skip(at + 1)
+        count = 0
         while self.text[at] != "]":
             self.lines[(*way, count)] = self._line(at)
             at = self._skip(self.value(at, (*way, count)))

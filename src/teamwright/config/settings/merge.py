@@ -328,7 +328,8 @@ class SettingsMerge:
                 noted.set_state("broken" if entry.is_broken else "ignored", entry.reason)
                 self.warnings += [f"{layer.path}: {entry.warning}"] if heeded else []
                 continue
-            root, is_projects = self.trust.root, layer.origin.of_repository
+            root = self.trust.root
+            is_projects = layer.origin.of_repository
             hook = replace(entry.hook, source=str(layer.path))
             if dead := find_dead_hook(hook):
                 noted.set_state("broken", dead)

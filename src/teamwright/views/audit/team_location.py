@@ -164,7 +164,8 @@ def _file(path: Path) -> TeamFile | None:
 
 def _next(home: Home, own: Path, session: str, name: str, began: float) -> tuple[float, float]:
     """Return the time when the session created its next team, and the time when the name was used again."""
-    after, again = FOREVER, FOREVER
+    after = FOREVER
+    again = FOREVER
     for parent in (home.shared / "teams", home.archive):
         for path in entries(parent):
             other = None if path == own else _config(path)

@@ -222,7 +222,8 @@ def _sent(block: Block) -> tuple[str, str] | None:
         body = _mapping(json.loads(text))
     except (ValueError, RecursionError):
         return None
-    id, target = body.get("msg_id"), _mapping(body.get("routing")).get("target")
+    id = body.get("msg_id")
+    target = _mapping(body.get("routing")).get("target")
     return (id, reader_of(str(target).removeprefix("@"))) if isinstance(id, str) and id and target else None
 
 

@@ -131,7 +131,7 @@ class Reply(Struct, frozen=True):
     `request_id` names it in logs. A `usage` without money is priced by the model's card. `failed_usage` is the usage of
     failed attempts before it, which is charged too. `is_estimated`: the service did not report all of `usage`. `id` is
     the service's id of the answer, `seconds` the time from the request to the complete answer, `first_part_s` the time
-    to the first part of its content.
+    to the first part of its content. `limits` are the headers in which the service reports its rate limits.
     """
 
     content: list[Block]
@@ -144,6 +144,7 @@ class Reply(Struct, frozen=True):
     id: str = ""
     seconds: float = 0.0
     first_part_s: float = 0.0
+    limits: tuple[tuple[str, str], ...] = ()
 
     @property
     def end(self) -> AnswerEnd:

@@ -240,6 +240,15 @@ def read_request_id(headers: Mapping[str, str]) -> str:
     return next((found for name in _ID_HEADERS if (found := headers.get(name))), "")
 
 
+def rate_limit_headers(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the headers in which the service reports its rate limits."""
+    found = ((name, "".join(filter(str.isprintable, value))[:60]) for name, value in headers.items())
+    return tuple(row for row in found if "ratelimit" in row[0].lower())[:MAX_LIMITS]
+
+
+MAX_LIMITS = 24
+"""The number of headers about rate limits that are kept."""
+
 _ID_HEADERS = ("request-id", "x-request-id", "x-amzn-requestid")
 
 

@@ -357,6 +357,7 @@ class ServiceModel:
             assembly.model or self._card.wire,
             attempt.exchange.request_id,
             id=assembly.id,
+            limits=attempt.exchange.limits,
         )
 
     def _failed_usage(self, attempt: _Attempt, request: Request) -> Usage:

@@ -35,6 +35,7 @@ from teamwright.models.service_error import (
     ServiceError,
     parse_event_error,
     parse_http_error,
+    rate_limit_headers,
     read_request_id,
 )
 from teamwright.models.token_estimate import text_size
@@ -59,7 +60,9 @@ TRAILING_S = 5.0
 
 
 class HttpExchange:
-    """One attempt of one request. `request_id` is known once the service has begun to answer."""
+    """One attempt of one request. `request_id` and `limits`, the headers about rate limits, are known once the service
+    has begun to answer.
+    """
 
     def __init__(self, client: AsyncClient, endpoint: Endpoint, timeouts: Timeouts) -> None:
         self._client = client
@@ -68,6 +71,7 @@ class HttpExchange:
         self._progress_by = 0.0
         self._ending_by = float("inf")
         self.request_id = ""
+        self.limits: tuple[tuple[str, str], ...] = ()
         self.is_answering = False
         """True from the first content of the answer on."""
 
@@ -94,6 +98,7 @@ class HttpExchange:
         response = await self._send(outgoing)
         try:
             self.request_id = read_request_id(response.headers)
+            self.limits = rate_limit_headers(response.headers)
             kind = response.headers.get("content-type", "")
             if response.status_code != 200 or (kind and not kind.startswith(self._endpoint.facts.stream_type)):
                 raise await self._not_a_stream(response)

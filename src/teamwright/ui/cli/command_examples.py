@@ -69,7 +69,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("permissions", "list the rules in effect"),
         ("permissions check 'Bash(git push)'", "show the verdict on a call"),
     ),
-    "doctor": (("doctor", "show what is found"), ("doctor --live", "send one request to the model")),
+    "doctor": (
+        ("doctor", "show what is found"),
+        ("doctor --live", "try the model, within a ceiling that is said first"),
+    ),
     "models": (("models", "list providers, aliases and prices"), ("models anthropic", "list a service's models")),
     "check": (("check", "list every asset of this directory"), ("check --json", "for scripts")),
     "config": (

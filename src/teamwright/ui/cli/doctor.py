@@ -10,41 +10,64 @@ from pathlib import Path
 
 import click
 
+from teamwright.models.model_settings import ModelSettings
 from teamwright.protocol.errors import UsageError
 from teamwright.session.command_start import mask_secrets
 from teamwright.team_records.snapshots import resolve_home
-from teamwright.ui.cli.output import WIDTH, json_flag, say, say_json, say_table
+from teamwright.ui.cli.output import WIDTH, json_flag, json_text, say, say_json, say_table
 from teamwright.ui.cli.run_location import is_on_terminal, run_location
 from teamwright.ui.display_text import one_line, pad
 from teamwright.views.bug_report import LEFT_OUT, ReportPart, ReportScope, collect_parts, report_path, save_bug_report
 from teamwright.views.doctor import SECTIONS, DoctorSubject, Finding, find_problems, models_settings
-from teamwright.views.model_live_check import (
-    LiveCheck,
-    LiveCheckPlan,
-    LiveCheckResult,
-    perform_live_check,
-    plan_live_check,
-)
+from teamwright.views.live_check_plan import USD_UNASKED, LiveCheckPlan, plan_live_check
+from teamwright.views.live_check_report import report_json, report_text, save_report
+from teamwright.views.model_live_check import LiveCheck, LiveCheckResult, perform_live_check
 
 _CHECK_MARKS = {"ok": "✓", "failed": "✗", "not offered": "·", "not seen": "?", "not tried": "·"}
 
 
-def run_live_check(subject: DoctorSubject, *, yes: bool, as_json: bool) -> int:
-    """Check the model with one real request. Returns 0, or 1 when a check failed. Raises CannotStart without a model,
+def run_live_check(subject: DoctorSubject, *, yes: bool, as_json: bool, report: Path | None) -> int:
+    """Check the model with small real requests. Returns 0, or 1 when a check failed.
+
+    `report` is a file for the report: JSON if its name ends in `.json`, else text. Raises CannotStart without a model,
     UsageError.
     """
     settings = models_settings(subject)
     plan = plan_live_check(subject.model, subject.env, settings)
+    if report is not None:
+        save_report(report, "")  # before any money is spent on it
+    try:
+        return _check_within_ceiling(plan, subject, settings, yes=yes, as_json=as_json, report=report)
+    finally:
+        if report is not None and not report.stat().st_size:
+            report.unlink()
+
+
+def _check_within_ceiling(
+    plan: LiveCheckPlan,
+    subject: DoctorSubject,
+    settings: ModelSettings,
+    *,
+    yes: bool,
+    as_json: bool,
+    report: Path | None,
+) -> int:
     if not as_json:
         _show_plan(plan)
-    if not yes and not _confirm(plan):
+    if plan.needs_consent and not yes and not _confirm(plan):
         say("Nothing was sent.")
         return 0
     trial = asyncio.run(perform_live_check(plan, subject.model, subject.env, settings))
+    found = report_json(plan, trial, subject.env)
     if as_json:
-        say_json(_live_to_json(plan, trial))
+        say_json(found)
     else:
         _show_result(trial)
+    if report is not None:
+        as_text = report.suffix.lower() != ".json"
+        report.write_text(report_text(found) if as_text else json_text(found, indent=2) + "\n", "utf-8")
+        if not as_json:
+            say(f"The report has no key, path or address of yours: {report}")
     return 0 if trial.ok else 1
 
 
@@ -53,11 +76,8 @@ def _show_plan(plan: LiveCheckPlan) -> None:
         ("model", plan.card.name),
         ("address", plan.endpoint.display_address),
         ("key", plan.endpoint.display_key),
-        (
-            "sends",
-            f"{_count(plan.requests, 'request')}, about {plan.about_tokens:,} tokens; nothing of yours is in them",
-        ),
-        ("cost", _money(plan.about_usd)),
+        ("sends", f"at most {_count(plan.ceiling.requests, 'request')}; nothing of yours is in them"),
+        ("ceiling", _ceiling(plan)),
     ):
         say(f"  {pad(label, 12)} {one_line(value)}")
 
@@ -66,19 +86,29 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def _money(usd: float | None) -> str:
-    if usd is None:
-        return "unknown: this model's price is not known"
-    return "nothing" if usd == 0 else f"about {max(usd, 0.001):.3f} USD by the price list, at most"
+def _ceiling(plan: LiveCheckPlan) -> str:
+    most = plan.ceiling
+    tokens = f"{most.prompt_tokens:,} tokens in and {most.output_tokens:,} out"
+    if most.usd is None:
+        return f"at most {tokens}; the price of this model is not known"
+    return f"nothing: it is free; {tokens}" if most.usd == 0 else f"at most {most.usd:.3f} USD: {tokens}"
 
 
 def _confirm(plan: LiveCheckPlan) -> bool:
     if not is_on_terminal():
+        most = (
+            "may cost money, and its price is not known"
+            if plan.ceiling.usd is None
+            else f"may cost more than {USD_UNASKED:.2f} USD"
+        )
         raise UsageError(
             "usage",
-            "this asks a real model, and no user is present to confirm",
-            looked_at=[("model", plan.card.name), ("cost", _money(plan.about_usd))],
-            do=["teamwright doctor --live --yes"],
+            f"this {most}, and no user is present to confirm",
+            looked_at=[("model", plan.card.name), ("ceiling", _ceiling(plan))],
+            do=[
+                f"teamwright doctor --live --yes --model {plan.card.name}",
+                "set the price of the model in your settings",
+            ],
             note="nothing was sent",
         )
     return click.confirm("Send them", default=False)
@@ -111,21 +141,6 @@ def _show_check(check: LiveCheckResult) -> None:
 
 def _masked_line(text: str) -> str:
     return mask_secrets(one_line(text), os.environ)
-
-
-def _live_to_json(plan: LiveCheckPlan, trial: LiveCheck) -> dict[str, object]:
-    return {
-        "ok": trial.ok,
-        "model": plan.card.name,
-        "address": plan.endpoint.display_address,
-        "key": plan.endpoint.display_key,
-        "about_usd": plan.about_usd,
-        "checks": [
-            {"label": one.label, "state": one.state, "value": _masked_line(one.value), "do": _masked_line(one.do)}
-            for one in trial.checks
-        ],
-        "usage": trial.usage.as_json() | {"requests": trial.usage.requests, "usd": trial.usage.usd},
-    }
 
 
 def write_bug_report(subject: DoctorSubject, target: Path | None, *, as_json: bool) -> int:
@@ -164,17 +179,30 @@ def _note_terminal(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 
 @click.command()
 @click.option("--model", metavar="NAME", help="Check as for a run with this model.")
-@click.option("--live", is_flag=True, help="Send one request to the model: key, streaming, a tool call, cache, window.")
-@click.option("--yes", is_flag=True, help="With --live: send it without asking.")
+@click.option(
+    "--live", is_flag=True, help="Try the model with a few small requests, within a ceiling that is said first."
+)
+@click.option("--yes", is_flag=True, help="With --live: do not ask when the ceiling is above 0.05 USD or not known.")
+@click.option("--report", metavar="FILE", help="With --live: write a report that you can send (.json: as JSON).")
 @click.option("--bundle", is_flag=False, flag_value="", metavar="[FILE]", help="Write a redacted zip for a bug report.")
 @click.option("--at-terminal", is_flag=True, hidden=True, expose_value=False, callback=_note_terminal)
 @json_flag
 @click.pass_context
-def doctor(ctx: click.Context, /, model: str | None, as_json: bool, live: bool, yes: bool, bundle: str | None) -> int:
+def doctor(
+    ctx: click.Context,
+    /,
+    *,
+    model: str | None,
+    as_json: bool,
+    live: bool,
+    yes: bool,
+    report: str | None,
+    bundle: str | None,
+) -> int:
     """Show what is found here: machine, model, members, repository, settings.
 
-    Contacts only ports of this machine, and a database that is named. With --live it sends one small request, after
-    showing the cost.
+    Contacts only ports of this machine, and a database that is named. With --live it sends a few small requests to the
+    model, after showing the most that they cost.
     """
     place = run_location(ctx)
     subject = DoctorSubject(
@@ -188,12 +216,15 @@ def doctor(ctx: click.Context, /, model: str | None, as_json: bool, live: bool, 
     )
     if yes and not live:
         raise UsageError("usage", "--yes needs --live", note="nothing was sent")
+    if report is not None and not live:
+        raise UsageError("usage", "--report needs --live", note="nothing was sent")
     if live and bundle is not None:
         raise UsageError("usage", "--live and --bundle exclude each other", note="nothing was sent")
     if bundle is not None:
         return write_bug_report(subject, place.resolve(bundle) if bundle else None, as_json=as_json)
     if live:
-        return run_live_check(subject, yes=yes, as_json=as_json)
+        target = place.resolve(report) if report else None
+        return run_live_check(subject, yes=yes, as_json=as_json, report=target)
     findings = find_problems(subject)
     problems = sum(finding.verdict == "problem" for finding in findings)
     if as_json:

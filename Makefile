@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check lint types house generated format pytest slow again bench crash crash-mutations scale fuzz worktree-fuzz questions sandbox-attacks live real pictures docs wheel-test clean
+.PHONY: help demo test test-all check lint types house generated format pytest slow again bench crash crash-mutations scale fuzz worktree-fuzz wire-fuzz questions sandbox-attacks live real pictures docs wheel-test clean
 
 # Tests start the program thousands of times. Without cached bytecode each start compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -53,11 +53,12 @@ demo: $(VENV)/$(if $(MACHINES)$(WORKTREES),.dev,.runtime)  ## a team reads a rep
 test: lint  ## formatter, linter, types and the tests: run it before each commit
 	$(MAKE) -j 2 types pytest
 
-test-all: slow  ## what `make test` leaves out: slow tests, all examples of Hypothesis, kills at random, a fuzz (CI: with fewer examples and kills)
+test-all: slow  ## what `make test` leaves out: slow tests, all examples of Hypothesis, kills at random, fuzzes (CI: with fewer examples and kills)
 	$(MAKE) crash CRASH_KILLS=100 CRASH_MEMBER_KILLS=30
 	$(MAKE) fuzz SECONDS=60
 	$(MAKE) fuzz SECONDS=60 ARGS=--surroundings
 	$(MAKE) worktree-fuzz SECONDS=60 SEED=1
+	$(MAKE) wire-fuzz SECONDS=60
 
 check: lint types  ## formatter, linter and types only
 
@@ -111,6 +112,9 @@ fuzz: $(VENV)/.dev  ## shell lines that are allowed without a question run in a 
 
 worktree-fuzz: $(VENV)/.dev  ## lines at random in worktrees of agents, with deletions and renames: the person's repository must be as before (SECONDS=300, SEED=… to replay)
 	$(BIN)/python -m tests.worktrees.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED),) $(ARGS)
+
+wire-fuzz: $(VENV)/.dev  ## damaged answers of each model API: read right, or an error that names what was missing (SECONDS=300, SEED=… to replay)
+	$(BIN)/python -m tests.models.formats.wire_fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--first $(SEED),) $(ARGS)
 
 questions: $(VENV)/.dev  ## how many common lines of developers ask with a sandbox
 	$(BIN)/python -m tests.permissions.common_lines

@@ -140,9 +140,24 @@ async def test_unknown_events_and_deltas_change_nothing(answered):
     events = [
         {"type": "weather", "sun": True},
         *block({"type": "text", "text": "Yes"}, {"type": "glow_delta", "glow": "?"}),
-        {"type": "content_block_delta", "index": 9, "delta": {"type": "text_delta", "text": "nowhere"}},
     ]
     assert await content_of(answered, *events) == [{"type": "text", "text": "Yes"}]
+
+
+async def test_content_of_a_block_that_did_not_begin_is_an_error_and_no_shorter_answer(answered):
+    began = block({"type": "text", "text": "Yes"})
+    lost = {"type": "content_block_delta", "index": 9, "delta": {"type": "text_delta", "text": "nowhere"}}
+    asked = await answered(raw(*began, lost, stop="end_turn"))
+    assert "block 9 that did not begin" in asked.last.sentence
+
+
+async def test_blocks_that_all_have_one_number_are_all_kept(answered):
+    events = [
+        {**event, "index": 0}
+        for text in ("One.", "Two.")
+        for event in block({"type": "text", "text": ""}, {"type": "text_delta", "text": text})
+    ]
+    assert await content_of(answered, *events) == [{"type": "text", "text": text} for text in ("One.", "Two.")]
 
 
 async def test_the_separators_of_unicode_and_halves_of_a_pair_come_through(answered):

@@ -24,19 +24,22 @@ Api: TypeAlias = Literal["messages", "openai-responses", "openai-chat", "gemini"
 
 
 class ApiFacts(Struct, frozen=True):
-    """Facts about an API: its name in texts, its path, and the content type of its stream."""
+    """Facts about an API: its name in texts, its path, what ends an answer, and the content type of its stream."""
 
     title: str
     path: str
+    end: str
     stream_type: str = "text/event-stream"
 
 
 APIS: dict[Api, ApiFacts] = {
-    "messages": ApiFacts("the Messages API", "/v1/messages"),
-    "openai-responses": ApiFacts("the Responses API", "/responses"),
-    "openai-chat": ApiFacts("Chat Completions", "/chat/completions"),
-    "gemini": ApiFacts("the Gemini API", "/v1beta/models/MODEL:streamGenerateContent"),
-    "bedrock": ApiFacts("Converse", "/model/MODEL/converse-stream", "application/vnd.amazon.eventstream"),
+    "messages": ApiFacts("the Messages API", "/v1/messages", "message_stop"),
+    "openai-responses": ApiFacts("the Responses API", "/responses", "response.completed"),
+    "openai-chat": ApiFacts("Chat Completions", "/chat/completions", "finish_reason"),
+    "gemini": ApiFacts("the Gemini API", "/v1beta/models/MODEL:streamGenerateContent", "finishReason"),
+    "bedrock": ApiFacts(
+        "Converse", "/model/MODEL/converse-stream", "messageStop", "application/vnd.amazon.eventstream"
+    ),
 }
 
 USER_AGENT = "teamwright"

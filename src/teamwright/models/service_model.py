@@ -447,7 +447,9 @@ class _Attempt:
                     yield part
         if not self.assembly.is_whole and self.trouble is None:
             self.trouble = ServiceError(
-                "broken", "the stream ended too soon", ServiceAnswer(request_id=self.exchange.request_id)
+                "broken",
+                f"the stream ended too soon, without {self.exchange.end_mark}",
+                ServiceAnswer(request_id=self.exchange.request_id),
             )
 
     async def _events(self) -> AsyncGenerator[dict[str, Any], None]:
@@ -480,9 +482,10 @@ class _Attempt:
             parts = [self.assembly.add_event(one) for one in events]
         except KeyError as missing:
             name = event.get("type") or "an event"
-            raise ServiceError("strange", f"{name} has no {missing.args[0]!r} that belongs to the answer") from None
+            raise ServiceError("strange", f"{name} has no {missing.args[0]!r} that can be read") from None
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError):
-            raise ServiceError("strange", f"an event of an unknown shape: {event.get('type')}") from None
+            name = event.get("type") or ", ".join(list(event)[:4])
+            raise ServiceError("strange", f"an event of an unknown shape: {str(name)[:80]}") from None
         self._check_length(size)
         if self.assembly.has_begun and not began:
             self._cache_warmup.note_answer_began(self._prefix)

@@ -25,9 +25,15 @@ from teamwright.models.model import AlivePart, TextPart, ThinkingPart, UsagePart
 from teamwright.models.model_settings import FIRST_CONTENT_S, STALL_QUIET_S, STALL_S, ModelSettings
 from teamwright.models.providers.api_format import (
     PROMPT_PROGRESS,
+    WHOLE_BLOCK,
     Event,
     EventReader,
     OutgoingRequest,
+    block_number,
+    content_object,
+    content_text,
+    content_value,
+    given_text,
     thinking_block,
 )
 from teamwright.models.service_error import (
@@ -79,6 +85,11 @@ class HttpExchange:
     def patience_s(self) -> float:
         """The seconds that the answer may make no progress now."""
         return self._clocks.stall_s if self.is_answering else self._clocks.first_s
+
+    @property
+    def end_mark(self) -> str:
+        """What ends an answer of this API."""
+        return self._endpoint.facts.end
 
     async def events(self, outgoing: OutgoingRequest, reader: EventReader) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the events of the answer, decoded, until the stream ends. Raises `ServiceError`."""
@@ -316,12 +327,24 @@ class AnswerAssembly:
     """An assembly of events in order; `is_whole` is True from `message_stop` on."""
 
     __slots__ = (
-        *("_blocks", "_usage", "events", "has_begun", "hidden_size", "id", "is_whole", "model", "size"),
+        "_blocks",
+        "_newest",
+        "_places",
+        "_usage",
+        "events",
+        "has_begun",
+        "hidden_size",
+        "id",
+        "is_whole",
+        "model",
+        "size",
         "stop_reason",
     )
 
     def __init__(self) -> None:
         self._blocks: dict[int, _OpenBlock] = {}
+        self._places: dict[int, int] = {}
+        self._newest = -1
         self._usage: dict[str, Any] = {}
         self.id = ""
         self.model = ""
@@ -347,6 +370,8 @@ class AnswerAssembly:
         self.events += 1
         if kind == PROMPT_PROGRESS:
             return AlivePart(prompt_read=float(event["share"]))
+        if not isinstance(kind, str) and ("delta" in event or "content_block" in event):
+            raise KeyError("type")  # a part of the answer that nobody can place
         self.has_begun = True
         if self.is_whole:
             # Only the counts may follow the end: a call in later events would run although no answer has it.
@@ -377,15 +402,25 @@ class AnswerAssembly:
         block = cast("Block", dict(event.get("content_block") or {}))
         if not _BLOCK_TYPE.fullmatch(str(block.get("type"))):
             raise KeyError("type")  # no service would accept it in a history
-        self._blocks[int(event.get("index", len(self._blocks)))] = _OpenBlock(block)
-        return _stream_part(str(block.get("type")), str(block.get("text") or block.get("thinking") or ""))
+        text = "".join(content_text(block, key) for key in _GROWING.values() if key in block)
+        index, after = block_index(event), max(self._blocks, default=-1) + 1
+        place = after if index is None else index
+        if event.get(WHOLE_BLOCK) and index in self._places:
+            self._blocks[self._places[index]] = _OpenBlock(block)
+            return None
+        if place in self._blocks and self._blocks[place].has_grown:
+            place = after  # some servers give all blocks one number
+        self._places[place if index is None else index] = place
+        self._blocks[place], self._newest = _OpenBlock(block), place
+        return _stream_part(str(block.get("type")), text)
 
     def _delta(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
-        newest = next(reversed(self._blocks), -1)
-        growing = self._blocks.get(int(event.get("index", newest)))
-        delta = cast("dict[str, Any]", event.get("delta") or {})
+        index, delta = block_index(event), content_object(event, "delta")
+        if not isinstance(delta.get("type"), str):
+            raise KeyError("type")
+        growing = self._blocks.get(self._newest if index is None else self._places.get(index, -1))
         if growing is None:
-            return None
+            return _require_empty(delta, index)
         growing.add(delta)
         key = _GROWING.get(str(delta.get("type")))
         if key is None:
@@ -393,7 +428,7 @@ class AnswerAssembly:
             self.size += hidden
             self.hidden_size += hidden
             return None
-        text = str(delta.get(key) or "")
+        text = content_text(delta, key)
         self.size += text_size(text)
         return _stream_part(key, text)
 
@@ -401,7 +436,7 @@ class AnswerAssembly:
         """Update the counts, which are totals: a later one replaces an earlier one, a missing one does not."""
         if isinstance(usage, dict):
             counts = cast("dict[str, Any]", usage)
-            self._usage.update({key: value for key, value in counts.items() if value is not None})
+            self._usage.update({key: value for key, value in counts.items() if _is_count(value)})
 
     def content(self) -> list[Block]:
         """Return the blocks in order, without empty text and incomplete calls."""
@@ -416,8 +451,7 @@ class AnswerAssembly:
 
         def count(key: str, counts_of: Mapping[str, Any] = self._usage) -> int:
             value = counts_of.get(key, 0)
-            counts = isinstance(value, int | float) and 0 <= value < MAX_COUNT
-            return int(value) if counts else 0
+            return int(value) if isinstance(value, int | float) and _is_count(value) else 0
 
         written = count("cache_creation_input_tokens")
         kinds = self._usage.get("cache_creation")
@@ -432,6 +466,25 @@ class AnswerAssembly:
         )
 
 
+def block_index(event: Event) -> int | None:
+    """Return the number of a block in an event; None where a server leaves it out."""
+    return block_number(event.get("index"))
+
+
+def _require_empty(delta: Event, index: int | None) -> None:
+    """Raise `ServiceError` for content of a block that never began: without it the answer would be another one."""
+    if any(delta.get(key) for key in ("text", "thinking", "partial_json")):
+        which = "a block" if index is None else f"block {index}"
+        raise ServiceError("strange", f"content came for {which} that did not begin (content_block_start)")
+
+
+def _is_count(value: object) -> bool:
+    """Return True for a number of tokens, and for an object with such numbers."""
+    return isinstance(value, dict) or (
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MAX_COUNT
+    )
+
+
 class _OpenBlock:
     """A block that is still receiving deltas, which are joined once."""
 
@@ -442,14 +495,19 @@ class _OpenBlock:
         self.pieces: dict[str, list[str]] = {}
         self.json: list[str] | None = None
 
+    @property
+    def has_grown(self) -> bool:
+        """True when some content came for it."""
+        return bool(self.pieces or any(self.json or ()))
+
     def add(self, delta: dict[str, Any]) -> None:
         kind = delta.get("type")
         if kind in _GROWING:
             key = _GROWING[kind]
-            self.pieces.setdefault(key, []).append(str(delta.get(key) or ""))
+            self.pieces.setdefault(key, []).append(content_text(delta, key))
         elif kind == "input_json_delta":
             self.json = self.json or []
-            self.json.append(str(delta.get("partial_json") or ""))
+            self.json.append(given_text(content_value(delta, "partial_json")))
         elif kind == "signature_delta":
             self.block["signature"] = delta.get("signature", "")
         elif kind == "citations_delta":
@@ -520,10 +578,10 @@ class ThinkTags:
     """A splitter of the first text of one answer. Block indices are doubled, to make room for the thinking before the
     text."""
 
-    __slots__ = ("_at", "_opened", "_pending", "_state")
+    __slots__ = ("_at", "_newest", "_opened", "_pending", "_state")
 
     def __init__(self) -> None:
-        self._at = -1
+        self._at = self._newest = -1
         self._pending = ""
         self._state = "begin"
         self._opened = False
@@ -531,7 +589,7 @@ class ThinkTags:
     def take(self, event: Event) -> Iterator[Event]:
         """Yield the events that one event becomes."""
         if event.get("type") in _BLOCK_EVENTS:
-            event = {**event, "index": 2 * int(event.get("index", -1)) + 1}
+            event = {**event, "index": 2 * self._number(event) + 1}
         match event:
             case {"type": "content_block_start", "content_block": {"type": "text"}} if self._at < 0:
                 self._at = event["index"]
@@ -547,6 +605,16 @@ class ThinkTags:
                 yield event
             case _:
                 yield event
+
+    def _number(self, event: Event) -> int:
+        """Return the number of the block of an event: one without a number belongs to the newest block."""
+        number = block_index(event)
+        begins = event.get("type") == "content_block_start"
+        if number is None:
+            number = self._newest + begins
+        if begins:
+            self._newest = number
+        return number
 
     def _split(self, text: str) -> Iterator[Event]:
         self._pending += text

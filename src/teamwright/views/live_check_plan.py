@@ -45,7 +45,7 @@ USD_AIM = 0.02
 """The money that the check may cost where the price allows it: the prompt for the cache is as long as it pays for."""
 
 USD_UNASKED = 0.05
-"""The highest ceiling for which nobody is asked."""
+"""The highest ceiling that needs no question."""
 
 CACHED_WORDS = (800, 4_300)
 """The words of a system prompt for services with a cache, at least and at most. Together with the service's own text
@@ -116,7 +116,9 @@ class PlannedRequest(Struct, frozen=True):
 
     @property
     def most(self) -> Usage:
-        """The highest usage, with money: the whole prompt is read anew, and written to a cache if that costs more."""
+        """The highest usage, with money: nothing of the prompt is read from a cache, and all of it is written to one if
+        that costs more.
+        """
         fresh = Usage(self.prompt_tokens, self.answer_tokens, requests=1)
         written = Usage(0, self.answer_tokens, cache_write=self.prompt_tokens, requests=1)
         priced = [price_usage(self.card, one) for one in ((fresh, written) if self.card.caching else (fresh,))]
@@ -141,7 +143,7 @@ class LiveCheckPlan(Struct, frozen=True):
 
     @property
     def needs_consent(self) -> bool:
-        """True when a person must say yes first: it may cost more than `USD_UNASKED`, or nobody knows how much."""
+        """True when a person must say yes first: it may cost more than `USD_UNASKED`, or its price is not known."""
         usd = self.ceiling.usd
         return usd is None or usd > USD_UNASKED
 
@@ -266,7 +268,7 @@ def _planned(
     tool_tokens: int = 0,
     thinking: Thinking = "off",
 ) -> PlannedRequest:
-    """Return a request of one message. `tool_tokens` are those that no byte of the request stands for."""
+    """Return a request of one message. `tool_tokens` are added to the estimate by bytes."""
     most = min(_answer_tokens(purpose, card), card.context_tokens // 8)
     known = [level for level in LEVELS if level in card.efforts]
     prefix = build_prefix(

@@ -185,7 +185,7 @@ class LimitedFormat:
 
 
 class LiveCheckRun:
-    """A run of the check. Each request has a connection of its own, so that none is repeated on a closed one."""
+    """A run of the check. Each request opens a new connection: on a reused one that was closed it would be repeated."""
 
     def __init__(self, plan: LiveCheckPlan, settings: ModelSettings, trial: LiveCheck) -> None:
         self.plan = plan
@@ -466,7 +466,11 @@ async def _answer_limit(run: LiveCheckRun) -> None:
     elif reply.stop_reason == "max_tokens":
         run.trial.add("answer limit", "ok", f"it stopped after {out:,} tokens, and said why")
     else:
-        run.trial.add("answer limit", "not seen", f"it ended by itself after {out:,} tokens ({reply.stop_reason[:40]})")
+        run.trial.add(
+            "answer limit",
+            "not seen",
+            f"it ended after {out:,} tokens without reaching the limit ({reply.stop_reason[:40]})",
+        )
 
 
 async def _unknown_model(run: LiveCheckRun) -> None:

@@ -73,6 +73,11 @@ VALUES = (None, "", "x", 0, -1, 7, 1e300, True, [], {}, [None], [{}], {"type": 5
 
 def damaged(api: str, seed: int) -> bytes:
     """The stream with one to four damages that the seed decides."""
+    return encoded(damaged_events(api, seed), named=api == "messages")
+
+
+def damaged_events(api: str, seed: int) -> list[dict]:
+    """The events of that stream."""
     draw = random.Random(seed)
     events = stream(api)
     for _ in range(draw.randint(1, 4)):
@@ -93,9 +98,31 @@ def damaged(api: str, seed: int) -> bytes:
                 del holder[last]
             else:
                 holder[last] = draw.choice(VALUES)
-    return encoded(events)
+    return events
 
 
-def encoded(events: list[dict]) -> bytes:
-    """The events as a stream, without names of events: the type is in the event."""
-    return b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
+def encoded(events: list[dict], *, named: bool = False) -> bytes:
+    """The events as a stream. `named`: with the type as the name of each event, without which some readers skip it."""
+    names = [f"event: {event.get('type')}\n".encode(errors="replace") if named else b"" for event in events]
+    return b"".join(
+        b"%sdata: %s\n\n" % (name, json.dumps(event).encode()) for name, event in zip(names, events, strict=True)
+    )
+
+
+def ends_at(api: str, event: dict) -> bool:
+    """Return True for an event that ends the answer."""
+    if api == "messages":
+        return event.get("type") == "message_stop"
+    if api == "openai-responses":
+        return event.get("type") in ("response.completed", "response.incomplete")
+    rows = event.get("choices" if api == "openai-chat" else "candidates")
+    found = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+    finish = found.get("finish_reason" if api == "openai-chat" else "finishReason")
+    return isinstance(finish, str) and bool(finish)
+
+
+def goes_on_after_its_end(api: str, events: list[dict]) -> bool:
+    """Return True for a stream with content after its end, which belongs to no answer."""
+    ends = [ends_at(api, event) for event in events]
+    behind = events[ends.index(True) + 1 :] if True in ends else []
+    return any(event not in stream(api)[-2:] for event in behind)

@@ -136,6 +136,12 @@ class AnswerEvents:
         """Open a call, with its id and name as received."""
         self.open(key, {"type": "tool_use", "id": id, "name": name, "input": {}})
 
+    def replace(self, key: object, block: Event) -> None:
+        """Replace a block by what the service said in the end."""
+        self._events.append(
+            {"type": "content_block_start", "index": self._blocks[key], "content_block": block, WHOLE_BLOCK: True}
+        )
+
     def arguments(self, key: object, value: object) -> None:
         """Add arguments to a call: JSON in pieces, or all of them as a value."""
         if text := given_text(value):
@@ -331,6 +337,51 @@ def _is_closed(value: object) -> bool:
     return all(map(_is_closed, fields.values()))
 
 
+WHOLE_BLOCK = "whole"
+"""The key of a `content_block_start` that replaces a block by what its service said in the end."""
+
+
+def block_number(value: object) -> int | None:
+    """Return the number of a block or a call; None where a server leaves it out or sends another value."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def content_value(event: Event, key: str) -> object:
+    """Return a part of an answer. Raises KeyError without it: an answer without one of its parts is another answer."""
+    if key not in event:
+        raise KeyError(key)
+    return cast("object", event[key])
+
+
+def content_text(event: Event, key: str) -> str:
+    """Return a piece of text. Raises KeyError where there is none, or one that is no text; null is an empty one."""
+    text = content_value(event, key)
+    if text is not None and not isinstance(text, str):
+        raise KeyError(key)
+    return text or ""
+
+
+def content_object(event: Event, key: str) -> Event:
+    """Return an object with a part of an answer; an empty one where there is none. Raises KeyError for another
+    value.
+    """
+    found: object = event.get(key)
+    if found and not isinstance(found, dict):
+        raise KeyError(key)
+    return cast("Event", found or {})
+
+
+def content_list(event: Event, key: str) -> list[Event]:
+    """Return a list of objects with parts of an answer; an empty one where there is none. Raises KeyError for another
+    value.
+    """
+    found: object = event.get(key)
+    rows = cast("list[object]", found if isinstance(found, list) else [found] if found else [])
+    if not all(isinstance(row, dict) for row in rows):
+        raise KeyError(key)
+    return cast("list[Event]", rows)
+
+
 def object_field(event: Event, key: str) -> Event:
     """Return an object in an event; an empty one where there is none."""
     found: object = event.get(key)
@@ -348,7 +399,7 @@ def count_field(counts: object, *path: str) -> int:
     """Return a count in nested objects; 0 where it is missing."""
     for key in path:
         counts = cast("dict[str, Any]", counts).get(key) if isinstance(counts, dict) else None
-    return counts if isinstance(counts, int) else 0
+    return counts if isinstance(counts, int) and not isinstance(counts, bool) and counts > 0 else 0
 
 
 def result_text(block: Block) -> str:

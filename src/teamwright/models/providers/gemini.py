@@ -22,6 +22,9 @@ from teamwright.models.providers.api_format import (
     Event,
     OutgoingRequest,
     PrefixFields,
+    content_list,
+    content_object,
+    content_text,
     count_field,
     merge_messages,
     message_images,
@@ -171,23 +174,27 @@ class GeminiAnswer:
         if usage := object_field(event, "usageMetadata"):
             self._count(usage)
         for candidate in object_list(event, "candidates")[:1]:
-            for part in object_list(object_field(candidate, "content"), "parts"):
+            for part in content_list(content_object(candidate, "content"), "parts"):
                 self._part(part)
-            if candidate.get("finishReason") and not telling.has_ended:
-                self._end(str(candidate["finishReason"]), str(candidate.get("finishMessage") or ""))
+            finish: object = candidate.get("finishReason")
+            if finish and isinstance(finish, str) and not telling.has_ended:
+                self._end(finish, str(candidate.get("finishMessage") or ""))
         if object_field(event, "promptFeedback").get("blockReason") and not telling.has_ended:
             telling.end(CONTENT_FILTER)
         return telling.take_events()
 
     def _part(self, part: Event) -> None:
-        text = str(part.get("text") or "")
+        text = content_text(part, "text") if "text" in part else ""
         if part.get("thought"):
             self._events.thinking(self._at("thought"), text, API_NAME)
             return
         if part.get("thoughtSignature"):
             self._events.signature(self._at("thought"), part["thoughtSignature"], API_NAME)
             self._at("signed")  # later parts do not belong to this thought
-        if call := object_field(part, "functionCall"):
+        if "functionCall" in part:
+            call = content_object(part, "functionCall")
+            if not call:
+                raise KeyError("functionCall")
             key = self._at("call", is_new=True)
             self._events.call(key, call.get("id"), call.get("name"))
             self._events.arguments(key, call.get("args"))

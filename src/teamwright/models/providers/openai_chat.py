@@ -22,7 +22,11 @@ from teamwright.models.providers.api_format import (
     OutgoingRequest,
     PrefixFields,
     answer_format,
+    block_number,
     call_arguments,
+    content_list,
+    content_object,
+    content_text,
     count_field,
     data_url,
     given_text,
@@ -204,9 +208,10 @@ class ChatAnswer:
             self._count(usage)
         for choice in object_list(event, "choices")[:1]:
             # A server that does not stream sends a `message`.
-            self._delta(object_field(choice, "delta") or object_field(choice, "message"))
-            if choice.get("finish_reason") and not telling.has_ended:
-                self._end(str(choice["finish_reason"]))
+            self._delta(content_object(choice, "delta") or content_object(choice, "message"))
+            finish: object = choice.get("finish_reason")
+            if finish and isinstance(finish, str) and not telling.has_ended:
+                self._end(finish)
         return telling.take_events()
 
     def _delta(self, delta: Event) -> None:
@@ -216,28 +221,31 @@ class ChatAnswer:
         elif isinstance(other, str):
             self._events.thinking("thinking", other, API_NAME)
         content: object = delta.get("content")
-        parts = "".join(str(part.get("text") or "") for part in object_list(delta, "content"))
-        self._events.text("text", content if isinstance(content, str) else parts)
+        if isinstance(content, str):
+            self._events.text("text", content)
+        else:
+            self._events.text("text", "".join(str(part.get("text") or "") for part in content_list(delta, "content")))
         if delta.get("refusal"):
             self._refused = True
-            self._events.text("text", delta["refusal"])
-        for call in object_list(delta, "tool_calls"):
+            self._events.text("text", content_text(delta, "refusal"))
+        for call in content_list(delta, "tool_calls"):
             self._call(call)
-        if function := object_field(delta, "function_call"):
+        if function := content_object(delta, "function_call"):
             self._call({"index": 0, "function": function})
 
     def _call(self, came: Event) -> None:
         """Add a piece of a call. Some servers omit the index, some give index 0 to all calls of an answer."""
-        about = object_field(came, "function")
-        id, name, index = came.get("id") or "", about.get("name") or "", came.get("index")
-        if index is None or (index not in self._calls and not (id or name)):
-            call = self._newest
-        else:
-            call = self._calls.get(index)
+        about = content_object(came, "function")
+        id, name, index = came.get("id") or "", about.get("name") or "", block_number(came.get("index"))
+        newest = self._newest
+        call = newest if index is None else self._calls.get(index)
+        if call is None and not (id or name) and newest is not None and not _is_whole(newest.arguments):
+            call = newest
         if call is None or call.is_followed_by(id, name, numbered=index is not None):
             call = self._calls[index] = _OpenCall()
         self._newest = call
         call.id = call.id or id
+        call.has_name = call.has_name or bool(name)
         self._grow(call, name, about.get("arguments"))
 
     def _grow(self, call: _OpenCall, name: str, arguments: object) -> None:
@@ -276,9 +284,10 @@ class ChatAnswer:
 class _OpenCall:
     """A call whose pieces are still arriving."""
 
-    __slots__ = ("arguments", "id")
+    __slots__ = ("arguments", "has_name", "id")
 
     def __init__(self) -> None:
+        self.has_name = False
         self.id = ""
         self.arguments = ""
 
@@ -294,11 +303,11 @@ class _OpenCall:
             return False
         if id and self.id:
             return True
-        return not numbered or _is_whole(self.arguments)
+        return self.has_name and (not numbered or _is_whole(self.arguments))
 
 
 def _is_whole(text: str) -> bool:
     try:
-        return isinstance(json.loads(text), dict)
+        return text.rstrip().endswith("}") and isinstance(json.loads(text), dict)
     except ValueError:
         return False

@@ -22,7 +22,10 @@ from teamwright.models.providers.api_format import (
     OutgoingRequest,
     PrefixFields,
     answer_format,
+    block_number,
     call_arguments,
+    content_text,
+    content_value,
     count_field,
     data_url,
     given_text,
@@ -33,8 +36,9 @@ from teamwright.models.providers.api_format import (
     thinking_block,
 )
 from teamwright.models.service_error import ServiceAnswer, ServiceError, parse_event_error
+from teamwright.models.tool_call_repair import parse_arguments
 from teamwright.processes.http import SseReader
-from teamwright.protocol.messages import Block, encode
+from teamwright.protocol.messages import UNPARSED_ARGUMENTS, Block, encode, text_block
 
 API_NAME = "openai-responses"
 
@@ -164,6 +168,9 @@ class ResponsesAnswer:
         self._grown: set[object] = set()
         self._early: dict[int, str] = {}
         """Arguments of calls whose name has not come yet."""
+        self._texts: dict[tuple[int, int], list[str]] = {}
+        self._calls: dict[int, tuple[object, list[str]]] = {}
+        """The name of each call, and its arguments in pieces."""
 
     def translate(self, event: Event) -> Iterable[Event]:
         """Return the translation of one event."""
@@ -190,6 +197,7 @@ class ResponsesAnswer:
             return
         if item.get("type") == "function_call":
             self._events.call(place, item.get("call_id") or item.get("id"), item.get("name"))
+            self._calls[place] = (item.get("name"), [])
             early = self._early.pop(place, "")
             self._arguments(place, item.get("arguments") or early)
         elif item.get("type") == "reasoning":
@@ -199,7 +207,11 @@ class ResponsesAnswer:
         """Add text."""
         place = self._places.find(event)
         self._grown.add(place)
-        self._events.text((place, event.get("content_index") or 0), str(event.get("delta") or ""))
+        self._text(place, block_number(event.get("content_index")) or 0, content_text(event, "delta"))
+
+    def _text(self, place: int, index: int, text: str) -> None:
+        self._texts.setdefault((place, index), []).append(text)
+        self._events.text((place, index), text)
 
     def refusal(self, event: Event) -> None:
         """Add text of a refusal."""
@@ -209,7 +221,7 @@ class ResponsesAnswer:
     def thought(self, event: Event) -> None:
         """Add reasoning that may be shown, in parts that are paragraphs."""
         place = self._places.find(event)
-        self._thought(place, event.get("summary_index"), str(event.get("delta") or ""))
+        self._thought(place, block_number(event.get("summary_index")), str(event.get("delta") or ""))
 
     def _thought(self, place: int, number: object, text: str) -> None:
         part = (place, number, "thought")
@@ -219,15 +231,17 @@ class ResponsesAnswer:
 
     def argument(self, event: Event) -> None:
         """Add arguments of a call."""
-        place = self._places.find(event)
+        place, piece = self._places.find(event), content_value(event, "delta")
         if self._events.has(place):
-            self._arguments(place, event.get("delta"))
+            self._arguments(place, piece)
         else:
-            self._early[place] = self._early.get(place, "") + given_text(event.get("delta"))
+            self._early[place] = self._early.get(place, "") + given_text(piece)
 
     def _arguments(self, place: int, value: object) -> None:
         if value:
             self._grown.add(place)
+            if place in self._calls:
+                self._calls[place][1].append(given_text(value))
             self._events.arguments(place, value)
 
     def done(self, event: Event) -> None:
@@ -251,15 +265,18 @@ class ResponsesAnswer:
         for index, part in enumerate(parts):
             self._refused |= part.get("type") == "refusal"
             if place not in self._grown:
-                self._events.text((place, index), str(part.get("text") or part.get("refusal") or ""))
+                self._text(place, index, str(part.get("text") or part.get("refusal") or ""))
 
     def completed(self, event: Event) -> None:
         """End the answer, complete or incomplete."""
         self.created(event)
         response = object_field(event, "response")
-        if not self._places.count:
-            for index, item in enumerate(object_list(response, "output")):
+        came_before = bool(self._places.count)
+        for index, item in enumerate(object_list(response, "output")):
+            if not came_before:
                 self.done({"item": item, "output_index": index})
+            elif event.get("type") == "response.completed":
+                self._correct(item, index)
         if self._early:
             raise ServiceError("strange", "arguments came for a call without a name (response.output_item.added)")
         usage = object_field(response, "usage")
@@ -276,6 +293,43 @@ class ResponsesAnswer:
         else:
             stop = "tool_use" if self._events.calls else "end_turn"
         self._events.end(stop)
+
+    def _correct(self, item: Event, index: int) -> None:
+        """Correct an item by what the last event says of it: pieces may have been lost, or have come twice."""
+        place = self._places.place_of(item, index)
+        if place is None:
+            return
+        if not self._events.has(place) and not any(at == place for at, _ in self._texts):
+            self.done({"item": item, "output_index": index})
+        elif item.get("type") == "function_call" and place in self._calls:
+            self._correct_call(item, place)
+        else:
+            self._correct_texts(item, place)
+
+    def _correct_call(self, item: Event, place: int) -> None:
+        name, arguments = item.get("name"), item.get("arguments")
+        if not isinstance(name, str) or not isinstance(arguments, str):
+            return
+        known, pieces = self._calls[place]
+        whole = parse_arguments(arguments)
+        if (name, arguments) != (known, "".join(pieces)) and UNPARSED_ARGUMENTS not in whole:
+            id = item.get("call_id") or item.get("id")
+            self._events.replace(place, {"type": "tool_use", "id": id, "name": name, "input": whole})
+
+    def _correct_texts(self, item: Event, place: int) -> None:
+        parts = object_list(item, "content") if item.get("type") == "message" else []
+        whole = {number: part.get("text") or part.get("refusal") for number, part in enumerate(parts)}
+        if parts and not any(isinstance(text, str) for text in whole.values()):
+            return
+        numbers = {number for at, number in self._texts if at == place}
+        for number in sorted(numbers | set(whole)):
+            text = whole.get(number, "")
+            if not isinstance(text, str) or text == "".join(self._texts.get((place, number), ())):
+                continue
+            if self._events.has((place, number)):
+                self._events.replace((place, number), text_block(text))
+            else:
+                self._text(place, number, text)
 
     def failed(self, event: Event) -> None:
         """Raise the error of a failed answer."""
@@ -302,11 +356,10 @@ class _ItemPlaces:
 
     def find(self, event: Event, *, opens: bool = False) -> int:
         """Return the place of the item of an event. `opens`: the event begins an item, so a new id is a new item."""
-        item = object_field(event, "item")
-        ids = [(kind, id) for kind in ("id", "call_id") if (id := item.get(kind))]
-        if id := event.get("item_id"):
+        ids = _ids(object_field(event, "item"))
+        if isinstance(id := event.get("item_id"), str) and id:
             ids.append(("call_id" if ("call_id", id) in self._places else "id", id))
-        names = [("index", number), *ids] if (number := event.get("output_index")) is not None else ids
+        names = [("index", number), *ids] if (number := block_number(event.get("output_index"))) is not None else ids
         place = next((self._places[name] for name in (opens and ids) or names if name in self._places), None)
         if place is None:
             self.count += opens or not self.count or not self._may_be_newest(names)
@@ -316,10 +369,18 @@ class _ItemPlaces:
                 self._places[name] = place
         return place
 
+    def place_of(self, item: Event, index: int) -> int | None:
+        """Return the place of an item by its ids, else by its number; None for one of which nothing came."""
+        return next((self._places[name] for name in (*_ids(item), ("index", index)) if name in self._places), None)
+
     def _may_be_newest(self, names: list[tuple[str, object]]) -> bool:
         """Return True when nothing of the kind of these names, which are unknown, was said about the newest item."""
         said = {kind for (kind, _), place in self._places.items() if place == self.count - 1}
         return all(kind not in said for kind, _ in names)
+
+
+def _ids(item: Event) -> list[tuple[str, object]]:
+    return [(kind, id) for kind in ("id", "call_id") if isinstance(id := item.get(kind), str) and id]
 
 
 _HANDLERS: dict[str, Callable[[ResponsesAnswer, Event], None]] = {

@@ -1,7 +1,6 @@
 """The vendors' own SDKs as oracles: what our server says is what they read, and what we send is what they would."""
 
 import asyncio
-import importlib
 import json
 from datetime import UTC, datetime
 from urllib.parse import quote
@@ -54,7 +53,7 @@ def served():
 
 def sdk(name):
     """Import a SDK: every worker collects this module, and only the one that runs it takes seconds for the import."""
-    return importlib.import_module(name)
+    return pytest.importorskip(name, reason=f"the SDK {name} is not installed: pip install -e '.[dev]'")
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("without_garbage_collection")
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})
 PER_1000_OF_A_PAGE = 1
 PER_1000_OF_A_MODULE = 2
-HAND_WRITTEN = 53_500
+HAND_WRITTEN = 56_000
 """The most words that are written by hand in docs/, as `tests/docs/hand_written.py` counts them."""
 
 RETIRED = re.compile(

@@ -4,10 +4,18 @@ import os
 import subprocess
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
+
+
+def judge(policy: Policy, tool: str, access: Access) -> tuple[Decision, str]:
+    """Return the verdict as a person sees it, with the rule that "always" would store."""
+    decision = policy.decide(tool, access)
+    return replace(decision, find_always=str), decision.find_always()
 
 
 class ScratchRepository:

@@ -114,7 +114,7 @@ printf '%s' "$HOME"; npm test
 @pytest.mark.parametrize("command", [*REACHES_PROGRAMS, *MAY_BE_EXPORTED_ALREADY, *ODD_VALUES])
 def test_a_variable_that_is_not_known_to_be_harmless_asks_although_a_rule_allows_the_command(scratch, command):
     decision = scratch.run(command, allow=TEST)
-    assert (decision.verdict, decision.always) == (Verdict.ASK, "")
+    assert (decision.verdict, decision.find_always()) == (Verdict.ASK, "")
     assert scratch.run(command, Mode.DONT_ASK, allow=TEST).verdict is Verdict.DENY
     assert scratch.run(command, allow=["Bash"]).verdict is Verdict.ALLOW
 

@@ -43,8 +43,8 @@ def asks_person(decision: Decision, policy: Policy, tool: str, access: Access) -
     """The question is one that no "always" rule and no grant answers, or a denial where no question is asked."""
     if policy.mode is Mode.DONT_ASK:
         return decision.verdict is Verdict.DENY
-    offers = suggest_updates(tool, access, decision, policy)
-    return decision.verdict is Verdict.ASK and decision.needs_person and not decision.always and not offers
+    offers = suggest_updates(tool, access, decision, policy, decision.find_always())
+    return decision.verdict is Verdict.ASK and decision.needs_person and not decision.find_always() and not offers
 
 
 COMMANDS = [

@@ -202,7 +202,7 @@ GUARDED = GUARDED_TEXT.split()
 @pytest.mark.parametrize("path", GUARDED)
 def test_a_file_that_can_run_something_asks_although_edits_are_accepted(scratch, path):
     decision = scratch.write(path, mode=Mode.ACCEPT_EDITS)
-    assert (decision.verdict, decision.rule, decision.always) == (ASK, "guarded files", "")
+    assert (decision.verdict, decision.rule, decision.find_always()) == (ASK, "guarded files", "")
     assert scratch.write(path, allow=["Edit"]).verdict is ASK
     assert scratch.write(path, allow=["Edit(**)"]).verdict is ASK
     assert scratch.write(path, allow=[f"Edit(/{path.lower()})"], by_user=False).verdict is ASK

@@ -10,7 +10,7 @@ from teamwright.permissions.permission_decision import COORDINATION_TOOLS, Polic
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, Verdict, stricter
 from teamwright.protocol.runtime_tags import split_rules
-from tests.permissions.scratch import ScratchRepository
+from tests.permissions.scratch import ScratchRepository, judge
 from tests.support.examples import examples
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
@@ -93,6 +93,10 @@ def verdicts(policy: Policy, calls) -> list[Decision]:
     return [policy.decide(tool, access) for tool, access in calls]
 
 
+def judgements(policy: Policy, calls) -> list[tuple[Decision, str]]:
+    return [judge(policy, tool, access) for tool, access in calls]
+
+
 def without_its_own_limits(policy: Policy, calls) -> list[Decision]:
     """What a policy says for those below it: that its own agent only coordinates is nobody else's limit."""
     was = policy.is_delegating
@@ -124,9 +128,9 @@ def test_the_same_call_rules_and_mode_are_the_same_verdict_for_lead_teammate_and
     scratch, calls, mode, rules, depth
 ):
     lead, *others = family(scratch, mode, rules, [mode] * depth)
-    expected = [(d.verdict, d.rule, d.always) for d in verdicts(lead, calls)]
+    expected = [(d.verdict, d.rule, d.find_always()) for d in verdicts(lead, calls)]
     for member in others:
-        assert [(d.verdict, d.rule, d.always) for d in verdicts(member, calls)] == expected
+        assert [(d.verdict, d.rule, d.find_always()) for d in verdicts(member, calls)] == expected
 
 
 @pytest.mark.promise("F45", "G3")
@@ -141,9 +145,9 @@ def test_without_a_mode_of_its_own_a_child_is_its_caller_whatever_becomes_of_it(
     for step in (None, *later):
         if step is not None:
             change(scratch, members[:2], *step)
-        expected = [(d.verdict, d.rule, d.always) for d in without_its_own_limits(caller, calls)]
+        expected = [(d.verdict, d.rule, d.find_always()) for d in without_its_own_limits(caller, calls)]
         for member in (child, grandchild):
-            assert [(d.verdict, d.rule, d.always) for d in verdicts(member, calls)] == expected
+            assert [(d.verdict, d.rule, d.find_always()) for d in verdicts(member, calls)] == expected
             assert member.display_mode is caller.effective_mode
             assert member.hidden_tools == caller.hidden_tools
 
@@ -156,20 +160,20 @@ def test_that_the_lead_only_coordinates_changes_no_childs_verdict_and_is_over_at
     scratch, calls, mode, rules, route
 ):
     lead, *others = family(scratch, mode, rules, route)
-    before = [verdicts(member, calls) for member in (lead, *others)]
+    before = [judgements(member, calls) for member in (lead, *others)]
     hidden = [member.hidden_tools for member in (lead, *others)]
     lead.change_delegation(True)
-    assert [verdicts(member, calls) for member in others] == before[1:]
+    assert [judgements(member, calls) for member in others] == before[1:]
     assert [member.hidden_tools for member in (lead, *others)] == hidden
     assert (lead.display_mode, lead.mode) == (Mode.DELEGATE, mode)
     assert Mode.DELEGATE not in {member.display_mode for member in others} - {mode, *route}
-    for (tool, access), was, now in zip(calls, before[0], verdicts(lead, calls), strict=True):
+    for (tool, access), was, now in zip(calls, before[0], judgements(lead, calls), strict=True):
         if tool in COORDINATION_TOOLS or (tool == "Agent" and access.starts_teammate):
             assert now == was
         else:
-            assert (now.verdict, now.rule) == (DENY, "mode delegate")
+            assert (now[0].verdict, now[0].rule) == (DENY, "mode delegate")
     lead.change_delegation(False)
-    assert [verdicts(member, calls) for member in (lead, *others)] == before
+    assert [judgements(member, calls) for member in (lead, *others)] == before
 
 
 @pytest.mark.promise("F45", "G6")
@@ -178,7 +182,11 @@ def test_a_member_that_was_delegated_to_edits_as_one_that_accepts_edits(scratch,
         one, other = (scratch.policy(mode, **rules) for mode in (Mode.DELEGATE, Mode.ACCEPT_EDITS))
         for tool, access in calls:
             mine, theirs = one.decide(tool, access), other.decide(tool, access)
-            assert (mine.verdict, mine.reason, mine.always) == (theirs.verdict, theirs.reason, theirs.always)
+            assert (mine.verdict, mine.reason, mine.find_always()) == (
+                theirs.verdict,
+                theirs.reason,
+                theirs.find_always(),
+            )
             assert mine.rule.replace("delegate", "acceptEdits") == theirs.rule
 
 
@@ -207,7 +215,7 @@ def test_rules_of_one_without_a_mode_of_its_own_narrow_it_and_nothing_else(scrat
     assert child.hidden_tools == {"WebFetch"}
     assert lead.decide("Bash", push).verdict is ALLOW
     lead.change_mode(Mode.DONT_ASK)
-    assert child.decide("Bash", make) == lead.decide("Bash", make)
+    assert judge(child, "Bash", make) == judge(lead, "Bash", make)
     assert child.decide("mcp__x__y", Access()).rule == "mode dontAsk"
     child.add_rules(*parse_rules(["mcp__x"], ALLOW, "its own", scratch.project))
     assert child.decide("mcp__x__y", Access()).verdict is DENY
@@ -219,7 +227,7 @@ def test_rules_of_one_without_a_mode_of_its_own_narrow_it_and_nothing_else(scrat
 def test_without_anybody_above_no_mode_is_the_default_one(scratch, calls):
     for rules in ({}, {"allow": ["Bash(npm test:*)"], "deny": ["WebFetch"]}):
         alone, default = scratch.policy(Mode.BUBBLE, **rules), scratch.policy(Mode.DEFAULT, **rules)
-        assert verdicts(alone, calls) == verdicts(default, calls)
+        assert judgements(alone, calls) == judgements(default, calls)
         assert (alone.display_mode, alone.hidden_tools) == (Mode.DEFAULT, default.hidden_tools)
 
 

@@ -11,7 +11,7 @@ from teamwright.permissions.rules import parse_rule, parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Mode, Verdict, parse_mode, stricter
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.runtime_tags import split_rules
-from tests.permissions.scratch import ScratchRepository
+from tests.permissions.scratch import ScratchRepository, judge
 from tests.support.examples import examples
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
@@ -100,7 +100,7 @@ def test_the_same_call_under_the_same_rules_has_the_same_verdict_at_every_depth(
     teammate = lead.with_mode(mode).narrow_to(lead)
     subagent = teammate.with_mode(mode).narrow_to(teammate)
     for tool, access in calls:
-        assert lead.decide(tool, access) == teammate.decide(tool, access) == subagent.decide(tool, access)
+        assert judge(lead, tool, access) == judge(teammate, tool, access) == judge(subagent, tool, access)
 
 
 @pytest.mark.promise("G1")
@@ -137,7 +137,7 @@ def test_every_verdict_names_what_said_so_in_one_plain_sentence(scratch, calls):
             assert decision.rule
             assert decision.reason.endswith(".")
             assert "\n" not in decision.reason
-            assert not decision.always or decision.verdict is ASK
+            assert not decision.find_always() or decision.verdict is ASK
 
 
 @pytest.mark.promise("G2")
@@ -322,7 +322,7 @@ make CC=./x
 @pytest.mark.parametrize(("command", "rule"), OFFERED)
 def test_always_offers_a_rule_that_answers_the_same_call_again(scratch, command, rule):
     decision = scratch.run(command)
-    assert (decision.verdict, decision.always) == (ASK, rule)
+    assert (decision.verdict, decision.find_always()) == (ASK, rule)
     assert scratch.run(command, allow=[rule]).verdict is ALLOW
 
 
@@ -330,21 +330,21 @@ def test_always_offers_a_rule_that_answers_the_same_call_again(scratch, command,
 @pytest.mark.finding("P11")
 @pytest.mark.parametrize("command", NOT_OFFERED)
 def test_always_offers_nothing_that_would_reach_further_than_it_looks(scratch, command):
-    assert scratch.run(command).always == ""
+    assert scratch.run(command).find_always() == ""
 
 
 @pytest.mark.promise("G2")
 def test_always_offers_directories_and_hosts_but_nothing_guarded_or_private(scratch):
-    assert scratch.write("src/deep/x.py").always == "Edit(src/**)"
-    assert scratch.write("README.md").always == "Edit(/README.md)"
+    assert scratch.write("src/deep/x.py").find_always() == "Edit(src/**)"
+    assert scratch.write("README.md").find_always() == "Edit(/README.md)"
     assert scratch.write("README.md", allow=["Edit(/README.md)"]).verdict is ALLOW
-    assert scratch.write(".envrc").always == ""
-    assert scratch.write("link/x").always in {"", f"Edit(/{scratch.outside}/x)"}
-    assert scratch.read(scratch.outside / "secret").always == f"Read(/{scratch.outside}/**)"
-    assert scratch.read(scratch.home / "trust.json").always == ""
+    assert scratch.write(".envrc").find_always() == ""
+    assert scratch.write("link/x").find_always() in {"", f"Edit(/{scratch.outside}/x)"}
+    assert scratch.read(scratch.outside / "secret").find_always() == f"Read(/{scratch.outside}/**)"
+    assert scratch.read(scratch.home / "trust.json").find_always() == ""
     web = scratch.policy().decide("WebFetch", Access(url="https://example.org/x"))
-    assert web.always == "WebFetch(domain:example.org)"
-    assert scratch.policy().decide("mcp__db__query", Access()).always == "mcp__db__query"
+    assert web.find_always() == "WebFetch(domain:example.org)"
+    assert scratch.policy().decide("mcp__db__query", Access()).find_always() == "mcp__db__query"
 
 
 def test_a_harmless_call_without_rules_is_the_same_decision_each_time(scratch):

@@ -483,7 +483,7 @@ def test_a_prefix_rule_names_its_script_exactly_and_covers_no_option_beyond_it(s
 @pytest.mark.finding("3P7")
 @pytest.mark.parametrize("runner", ["npm run", "pnpm run", "yarn run", "bun run"])
 def test_always_for_a_script_allows_no_other_script(scratch, runner):
-    offered = scratch.run(f"{runner} build").always
+    offered = scratch.run(f"{runner} build").find_always()
     assert offered == f"Bash({runner} build:*)"
     assert scratch.run(f"{runner} build", allow=[offered]).verdict is ALLOW
     for other in ("build:deploy", "build-deploy", "buildx", "deploy"):

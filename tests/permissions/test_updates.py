@@ -81,7 +81,7 @@ def test_what_is_no_update_or_takes_away_is_refused_with_a_sentence(value):
 def asked(scratch, tool, access, mode=Mode.DEFAULT, **rules):
     policy = scratch.policy(mode, **rules)
     decision = policy.decide(tool, access)
-    return policy, decision, suggest_updates(tool, access, decision, policy)
+    return policy, decision, suggest_updates(tool, access, decision, policy, decision.find_always())
 
 
 def bash(scratch, command):

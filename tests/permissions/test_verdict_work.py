@@ -48,7 +48,7 @@ def test_a_line_that_needs_too_much_work_asks_and_is_never_allowed(full, name, m
     for _ in range(2):  # a second verdict finds what the first one cached, and is the same
         decision = full.run(HEAVY[name], mode, allow=["Bash(cat:*)", "Bash(foo:*)", "Bash(ls:*)"])
         assert decision.verdict is ASK, decision
-        assert not decision.always
+        assert not decision.find_always()
 
 
 @pytest.mark.finding("3P9")

@@ -124,17 +124,18 @@ class PermissionGate(Struct):
         call.ctx.grant = self.policy().grant_for(call.access, decision)
         if decision.verdict is Verdict.ALLOW or call.hook_answer == "allow":
             return None
+        always = decision.find_always()
         asked_about = _real_paths(call.access)
-        answer = await self._ask(call, decision)
+        answer = await self._ask(call, decision, always)
         if answer.allowed and answer.input is None and _real_paths(call.access) != asked_about:
             return self._refuse(call, decision.rule, _PATH_MOVED)
         if not answer.allowed:
             reasons = (_cut_reason(decision.reason),) if decision.needs_person or not answer.text else ()
             return self._refuse(call, decision.rule, " ".join((*reasons, answer.text)).strip(), by=answer.by)
-        return await self._run_approved(call, decision, answer)
+        return await self._apply_approval(call, decision, answer, always)
 
-    async def _run_approved(
-        self, call: PreparedCall, decision: Decision, answer: PermissionAnswer
+    async def _apply_approval(
+        self, call: PreparedCall, decision: Decision, answer: PermissionAnswer, always: str
     ) -> ToolResult | None:
         """Apply an approval. A rule that forbids the call by now still does, and a changed input gets a new verdict."""
         if answer.input is not None:
@@ -147,8 +148,8 @@ class PermissionGate(Struct):
             )
             if self._exceeds_read_only(call):
                 return self._refuse(call, _READER, _READS)
-        if answer.always and decision.always and self.keep_rule is not None:
-            self.keep_rule(decision.always)
+        if answer.always and always and self.keep_rule is not None:
+            self.keep_rule(always)
         if answer.updates and self.keep_grant is not None:
             await self.keep_grant(self.owner, self.policy(), answer)
         now = self.policy().decide(call.tool.name, call.access)
@@ -160,7 +161,8 @@ class PermissionGate(Struct):
             # The paths of a command are those that were asked about, also if a link has changed since.
             grant = replace(grant, named=call.ctx.grant.named)
         call.ctx.grant = grant
-        if answer.by == "lead" and now.verdict is Verdict.ASK and not self._lead_may_allow(call, now):
+        by_lead = answer.by == "lead" and now.verdict is Verdict.ASK
+        if by_lead and not self.lead_may_allow(call.tool.name, call.access, now):
             return self._refuse(call, now.rule, "the lead may not allow this: it would have to ask for it itself")
         return None
 
@@ -189,52 +191,54 @@ class PermissionGate(Struct):
         async with self._host_lock:  # the connections of one command often begin together
             if destination in self._allowed_hosts:
                 return True
-            answer = await self._wait_for(self._host_question(command, host, port, decision))
+            always = decision.find_always()
+            question = Question(
+                member=self.member,
+                tool="WebFetch",
+                kind="permission",
+                what=f"connect to {host}:{port}\n# a command in the sandbox: {command}",
+                rule=f"{decision.rule}: {decision.reason}",
+                always=self._always_text(always),
+                input={"host": host, "port": port},
+                owner=self.owner or self.member,
+                description=f"connect to {host}:{port}",
+                lead_may_answer=False,
+                mode=str(self.policy().display_mode),
+            )
+            answer = await self._wait_for(question)
             if answer.allowed:
                 self._allowed_hosts.add(destination)
-                if answer.always and decision.always and self.keep_rule is not None:
-                    self.keep_rule(decision.always)
+                if answer.always and always and self.keep_rule is not None:
+                    self.keep_rule(always)
             return answer.allowed
-
-    def _host_question(self, command: str, host: str, port: int, decision: Decision) -> Question:
-        return Question(
-            member=self.member,
-            tool="WebFetch",
-            kind="permission",
-            what=f"connect to {host}:{port}\n# a command in the sandbox: {command}",
-            rule=f"{decision.rule}: {decision.reason}",
-            always=self._always_text(decision),
-            input={"host": host, "port": port},
-            owner=self.owner or self.member,
-            description=f"connect to {host}:{port}",
-            lead_may_answer=False,
-            mode=str(self.policy().display_mode),
-        )
-
-    def _lead_may_allow(self, call: PreparedCall, decision: Decision) -> bool:
-        return self.lead_may_allow(call.tool.name, call.access, decision)
 
     def _exceeds_read_only(self, call: PreparedCall) -> bool:
         """Return True when this agent type may not make such a call at all."""
         return self.read_only and not call.access.harmless and not call.tool.is_read_only(call.input)
 
-    async def _ask(self, call: PreparedCall, decision: Decision) -> PermissionAnswer:
+    async def _ask(self, call: PreparedCall, decision: Decision, always: str) -> PermissionAnswer:
         policy = self.policy()
         limits = call.tool.describe_limits(call.input, call.ctx)
-        suggestions = self._suggestions(call, decision, policy, is_limited=bool(limits))
+        suggestions: tuple[PermissionUpdate, ...] = ()
+        if self.keep_grant is not None:
+            from teamwright.permissions.grant_offers import suggest_updates  # only a question pays for this import
+
+            suggestions = suggest_updates(
+                call.tool.name, call.access, decision, policy, always, is_limited=bool(limits)
+            )
         question = Question(
             member=self.member,
             tool=call.tool.name,
             kind="permission",
             what=_preview(call, limits, suggestions),
             rule=f"{decision.rule}: {decision.reason}",
-            always=self._always_text(decision),
+            always=self._always_text(always),
             input=call.input.model_dump(exclude_unset=True),
             owner=self.owner or self.member,
             tool_use_id=call.ctx.tool_use_id,
             description=str(getattr(call.input, "description", None) or call.summary),
             suggestions=suggestions,
-            lead_may_answer=self._lead_may_allow(call, decision),
+            lead_may_answer=self.lead_may_allow(call.tool.name, call.access, decision),
             mode=str(policy.display_mode),
             auto_allow_answers=decision.is_unproven and _is_answered_by_auto_allow(policy, call),
         )
@@ -249,18 +253,9 @@ class PermissionGate(Struct):
         finally:
             self.on_waiting(None)
 
-    def _suggestions(
-        self, call: PreparedCall, decision: Decision, policy: Policy, *, is_limited: bool
-    ) -> tuple[PermissionUpdate, ...]:
-        if self.keep_grant is None:
-            return ()
-        from teamwright.permissions.grant_offers import suggest_updates  # only a question pays for this import
-
-        return suggest_updates(call.tool.name, call.access, decision, policy, is_limited=is_limited)
-
-    def _always_text(self, decision: Decision) -> str:
+    def _always_text(self, always: str) -> str:
         """Return the rule that "always" would store, and its scope; nothing when it cannot be stored."""
-        return f"{decision.always} ({self.rule_scope})" if decision.always and self.keep_rule is not None else ""
+        return f"{always} ({self.rule_scope})" if always and self.keep_rule is not None else ""
 
     def _refuse(self, call: PreparedCall, rule: str, reason: str, by: str = "") -> ToolResult:
         input_fields = call.input.model_dump(exclude_unset=True)

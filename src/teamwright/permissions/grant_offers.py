@@ -18,19 +18,19 @@ _MAX_OFFERS = 3
 
 
 def suggest_updates(
-    tool: str, access: Access, decision: Decision, policy: Policy, *, is_limited: bool = False
+    tool: str, access: Access, decision: Decision, policy: Policy, always: str, *, is_limited: bool = False
 ) -> tuple[PermissionUpdate, ...]:
     """Return the grants that a person may add to an approval of this call.
 
-    They are the directory of the call, the mode that accepts edits, or the rule that "always" would store and the rules
-    that run the command outside the sandbox. `is_limited`: the sandbox keeps the command from something that it names,
-    so that these rules are what helps. Nothing else is offered for a question by a rule, a guarded path or path
-    ownership, and nothing that `grant_bounds` would refuse.
+    They are the directory of the call, the mode that accepts edits, or `always`, the rule that "always" would store
+    (empty: none), and the rules that run the command outside the sandbox. `is_limited`: the sandbox keeps the command
+    from something that it names, so that these rules are what helps. Nothing else is offered for a question by a rule,
+    a guarded path or path ownership, and nothing that `grant_bounds` would refuse.
     """
     if decision.verdict is not Verdict.ASK:
         return ()
     outside_sandbox = _unconfined_rules(access, policy) if is_limited else ()
-    if not _is_by_mode(decision):
+    if not decision.is_by_mode:
         return outside_sandbox
     touched = _used_directories(tool, access, policy.scope)
     if touched is not None:
@@ -42,7 +42,7 @@ def suggest_updates(
             found = (PermissionUpdate("addDirectories", directories=outside),) if outside else ()
             found += (PermissionUpdate("setMode", mode=Mode.ACCEPT_EDITS),) if edits else ()
             return (*found, *outside_sandbox)
-    inside = (PermissionUpdate("addRules", rules=(decision.always,)),) if decision.always else ()
+    inside = (PermissionUpdate("addRules", rules=(always,)),) if always else ()
     return (*inside, *(outside_sandbox or (_unconfined_rules(access, policy) if access.sandbox else ())))
 
 
@@ -52,10 +52,6 @@ def _unconfined_rules(access: Access, policy: Policy) -> tuple[PermissionUpdate,
 
     rules = tuple(f"Unconfined({line})" for line in exact_commands(access, policy.scope))
     return (PermissionUpdate("addRules", rules=rules),) if rules else ()
-
-
-def _is_by_mode(decision: Decision) -> bool:
-    return decision.rule.startswith("mode ") or decision.rule == "git policy"
 
 
 def _used_directories(tool: str, access: Access, scope: PermissionScope) -> tuple[list[Path], bool] | None:

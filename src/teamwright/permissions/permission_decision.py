@@ -550,12 +550,22 @@ def _decide_by_name(context: DecisionContext, tool: str, access: Access) -> Deci
 
 
 def complete_decision(context: DecisionContext, tool: str, access: Access, decision: Decision) -> Decision:
-    """Return the decision with the rule that "always" stores. Where no person can answer, a question is a denial."""
+    """Return the decision with what finds the rule that "always" stores. Where no person can answer, a question is a
+    denial.
+    """
     if decision.verdict is not Verdict.ASK:
         return decision
     if context.mode is Mode.DONT_ASK:
         return deny_question(context, decision)
-    return replace(decision, always=_rule_to_offer(context, tool, access, decision))
+    if not decision.is_by_mode:
+        return decision  # a rule would not answer the question
+
+    def find_always() -> str:
+        from teamwright.permissions.always_rule import suggest_rule  # only a question pays for this import
+
+        return find_bounded(lambda: suggest_rule(tool, access, context), otherwise="")
+
+    return replace(decision, find_always=find_always)
 
 
 def deny_question(context: DecisionContext, decision: Decision) -> Decision:
@@ -563,15 +573,6 @@ def deny_question(context: DecisionContext, decision: Decision) -> Decision:
     allowed = "" if decision.needs_person else where_allowed(context.scope.settings)
     reason = f"{decision.reason} In this mode no call is asked about{allowed}."
     return replace(decision, verdict=Verdict.DENY, reason=reason)
-
-
-def _rule_to_offer(context: DecisionContext, tool: str, access: Access, decision: Decision) -> str:
-    plain = decision.rule.startswith("mode ") or decision.rule == "git policy"
-    if not plain:
-        return ""
-    from teamwright.permissions.always_rule import suggest_rule
-
-    return find_bounded(lambda: suggest_rule(tool, access, context), otherwise="")
 
 
 def _is_too_wide(rule: Rule, access: Access) -> bool:

@@ -5,7 +5,7 @@ The decision is made in `permission_decision`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
@@ -118,19 +118,23 @@ BY_SANDBOX = "sandbox"
 class Decision(Struct, frozen=True):
     """A verdict with its reason. `rule` names a rule, a mode or a built-in reason; `reason` is one plain sentence.
 
-    `always` is the allow rule that "always" would store, in rule syntax; empty when none is offered. `confinement` is
-    the sandbox policy of a command that is or gets allowed. `is_unproven`: it only asks because effects of a command
-    are not known.
-    `needs_person`: no rule, mode or lead answers the question.
+    `find_always` finds the allow rule that "always" would store, in rule syntax, when a question is made of it; empty
+    when none is offered. `confinement` is the sandbox policy of a command that is or gets allowed. `is_unproven`: it
+    only asks because effects of a command are not known. `needs_person`: no rule, mode or lead answers the question.
     """
 
     verdict: Verdict
     rule: str
     reason: str
-    always: str = ""
+    find_always: Callable[[], str] = str
     confinement: PolicyName = PolicyName.WORK
     is_unproven: bool = False
     needs_person: bool = False
+
+    @property
+    def is_by_mode(self) -> bool:
+        """True when the mode or the git policy decides, and no rule, guarded path or owner."""
+        return self.rule.startswith("mode ") or self.rule == "git policy"
 
 
 class PermissionUpdate(Struct, frozen=True):

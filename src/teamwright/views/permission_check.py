@@ -118,7 +118,8 @@ def check_call(call: str, subject: CallerDescription) -> CallVerdict:
     tool, access = parse_call(call, cwd, absolute_entries(os.environ.get("PATH", "")))
     agent = chain[0]
     decision = agent.policy.decide(tool, access)
-    offered = suggest_updates(tool, access, decision, agent.policy)
+    always = decision.find_always()
+    offered = suggest_updates(tool, access, decision, agent.policy, always)
     return CallVerdict(
         call=call,
         tool=tool,
@@ -129,7 +130,7 @@ def check_call(call: str, subject: CallerDescription) -> CallVerdict:
         reason=decision.reason,
         mode=agent.mode,
         mode_from=agent.mode_from,
-        always=decision.always,
+        always=always,
         grants=tuple(map(_in_words, offered)),
         suggestions=tuple(map(to_wire, offered)),
         parts=tuple(_judged(what, one) for what, one in _parts(chain, access)),

@@ -546,11 +546,12 @@ _ORDER = ("deny", "ask", "allow")
 def _verdict_lines(session: Session, call: str) -> list[str]:
     tool, access = parse_call(call, session.agent_factory.work_directory, session.agent_factory.toolset.command_path)
     decision = session.lead.agent.policy.decide(tool, access)
+    always = decision.find_always()
     return [
         f"  {str(decision.verdict).upper()}  {one_line(call, 70)}",
         f"    {one_line(decision.reason)}",
         f"    decided by {exact_line(decision.rule)}, mode {session.modes.mode}",
-        *([f'    "always" would store {exact_line(decision.always)}'] if decision.always else []),
+        *([f'    "always" would store {exact_line(always)}'] if always else []),
     ]
 
 

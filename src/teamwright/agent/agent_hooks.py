@@ -7,7 +7,8 @@ of a tool call and on the package `hooks`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,14 +63,6 @@ _LATER_CONTEXTS = frozenset(
 or the agent has ended."""
 
 
-def _no_directory() -> Path:
-    return Path()
-
-
-def _no_mode() -> str:
-    return ""
-
-
 def drop_text(text: str, wakes: bool) -> None:
     """Drop the text of a background hook."""
 
@@ -87,8 +80,8 @@ class AgentHooks(Struct, eq=False, weakref=True):
 
     hooks: HookRunner = field(default_factory=no_hook_runner)
     agent: HookAgent = field(default_factory=lambda: HookAgent("", Path()))
-    cwd: Callable[[], Path] = _no_directory
-    mode: Callable[[], str] = _no_mode
+    cwd: Callable[[], Path] = Path
+    mode: Callable[[], str] = str
     record_denial: Callable[[PreparedCall, str, str], None] = _ignore_denial
     starts: AgentStarts | None = None
     deliver_later: Callable[[str, bool], None] = drop_text
@@ -117,7 +110,7 @@ class AgentHooks(Struct, eq=False, weakref=True):
             base = self.hooks.environment.project
             return access is not None and matches_condition(condition, subjects, access(), base)
 
-        content = self._full_payload(make_payload())
+        content = {**payload.common_fields(self.agent, self.cwd(), self.mode()), **make_payload()}
         agent = HookFiring(matches, self.deliver_later)
         outcome = await self.hooks.fire(event, content, subjects or ("",), self.cwd(), agent)
         if outcome.contexts and event in _LATER_CONTEXTS and not takes_contexts:
@@ -134,72 +127,78 @@ class AgentHooks(Struct, eq=False, weakref=True):
     @property
     def wrap(self) -> Callable[[Step], Step] | None:
         """The step around all other steps of a call; None when no hook applies to tool calls."""
-        return self._wrap_step if self.hooks.wants(PRE_TOOL, POST_TOOL, TOOL_FAILURE) else None
+        if not self.hooks.wants(PRE_TOOL, POST_TOOL, TOOL_FAILURE):
+            return None
+        return lambda inner: partial(self._run_call, inner)
 
-    def _wrap_step(self, inner: Step) -> Step:
-        async def step(call: PreparedCall) -> ToolResult:
-            before, changed = await self._with_file(call, self._fire_before(call))
-            if before.halted or before.permission == DENY or before.blocked:
-                return self._refuse(call, before)
-            if before.input is not None and (problem := revise_input(call, before.input)) is not None:
-                return _invalid_change(problem)
-            call.hook_answer = before.permission if before.permission in {ALLOW, ASK} else ""
-            call.hook_reason = before.permission_reason
-            result = await self._run_call(inner, call)
-            notes = [*_change_notes(before), *changed, *before.contexts]
-            if call.denied:
-                return _with_notes(result, notes)
-            failed = result.is_error
-            fired = self._fire_failure(call, _result_text(result)) if failed else self._fire_after(call, result)
-            after, changed = await self._with_file(call, fired)
-            notes += changed
-            if after.blocked:
-                notes.append(f"A hook that ran after this call says: {after.reason}")
-            noted_result = _with_notes(result, [*notes, *after.contexts])
-            return replace(noted_result, ends_turn=True) if after.halted else noted_result
+    async def _run_call(self, inner: Step, call: PreparedCall) -> ToolResult:
+        """Run the hooks before a call, the call, and the hooks after it. A refused call runs no hooks after it."""
+        tool = call.tool.name
+        tool_use_id = call.ctx.tool_use_id
+        asking = self._fire_for(PRE_TOOL, call, lambda: payload.pre_tool_use(tool, _call_input(call), tool_use_id))
+        before, notes = await self._watch_file(call, asking)
+        if before.halted or before.permission == DENY or before.blocked:
+            reason = before.reason or before.halt_reason
+            call.denied = True
+            self.record_denial(call, HOOK_RULE, reason)
+            what = f"A hook refused this call: {reason}"
+            refusal = _with_notes(
+                ToolResult.error(what, "Nothing was done. Follow the hook's reason."), before.contexts
+            )
+            return replace(refusal, ends_turn=True) if before.halted else refusal
+        if before.input is not None:
+            if (problem := revise_input(call, before.input)) is not None:
+                what = problem.content if isinstance(problem.content, str) else problem.brief
+                what = f"A hook changed this call, and it cannot run that way: {what}"
+                return ToolResult.error(what, "Nothing was done.")
+            notes = ["A hook changed the input of this call before it ran.", *notes]
+        notes += before.contexts
+        call.hook_answer = before.permission if before.permission in {ALLOW, ASK} else ""
+        call.hook_reason = before.permission_reason
 
-        return step
+        def failed(error: str, *, interrupted: bool = False) -> Coroutine[Any, Any, HookOutcome]:
+            def more() -> dict[str, Any]:
+                return payload.tool_failure(tool, _call_input(call), tool_use_id, error, interrupted=interrupted)
 
-    async def _with_file(self, call: PreparedCall, hooks: Awaitable[HookOutcome]) -> tuple[HookOutcome, list[str]]:
+            return self._fire_for(TOOL_FAILURE, call, more)
+
+        try:
+            result = await inner(call)
+        except asyncio.CancelledError:  # its hooks run too; their output is not delivered
+            cut = failed("the call was interrupted", interrupted=True)
+            self.hooks.run_in_background(cut, f"hooks of {TOOL_FAILURE}")
+            raise
+        except Exception as problem:
+            await failed(f"{type(problem).__name__}: {problem}")
+            raise
+        if call.denied:
+            return _with_notes(result, notes)
+
+        def done() -> dict[str, Any]:
+            input_fields = _call_input(call)
+            response = payload.tool_response(tool, input_fields, _result_text(result), result.facts)
+            return payload.post_tool_use(tool, input_fields, tool_use_id, response)
+
+        fired = failed(_result_text(result)) if result.is_error else self._fire_for(POST_TOOL, call, done)
+        after, changed = await self._watch_file(call, fired)
+        notes += changed
+        if after.blocked:
+            notes.append(f"A hook that ran after this call says: {after.reason}")
+        result = _with_notes(result, [*notes, *after.contexts])
+        return replace(result, ends_turn=True) if after.halted else result
+
+    def _fire_for(
+        self, event: str, call: PreparedCall, make_payload: Callable[[], Mapping[str, Any]]
+    ) -> Coroutine[Any, Any, HookOutcome]:
+        """Run the hooks of an event of this call."""
+        return self.fire(event, make_payload, call.tool.name, *call.tool.aliases, access=lambda: call.access)
+
+    async def _watch_file(self, call: PreparedCall, hooks: Awaitable[HookOutcome]) -> tuple[HookOutcome, list[str]]:
         """Run hooks of a call. What they do to its file belongs to the call; return the note about it too."""
         take_over = call.tool.watch_hooks(call.input, call.ctx)
         outcome = await hooks
         note = take_over() if take_over is not None else ""
         return outcome, [note] if note else []
-
-    async def _run_call(self, inner: Step, call: PreparedCall) -> ToolResult:
-        """Run the call. A cancelled or failed call runs its hooks too; their output is not delivered."""
-        try:
-            return await inner(call)
-        except asyncio.CancelledError:
-            cut = self._fire_failure(call, "the call was interrupted", interrupted=True)
-            self.hooks.run_in_background(cut, f"hooks of {TOOL_FAILURE}")
-            raise
-        except Exception as problem:
-            await self._fire_failure(call, f"{type(problem).__name__}: {problem}")
-            raise
-
-    async def _fire_failure(self, call: PreparedCall, error: str, *, interrupted: bool = False) -> HookOutcome:
-        def more() -> dict[str, Any]:
-            return payload.tool_failure(
-                call.tool.name, _call_input(call), call.ctx.tool_use_id, error, interrupted=interrupted
-            )
-
-        return await self.fire(TOOL_FAILURE, more, call.tool.name, *call.tool.aliases, access=lambda: call.access)
-
-    async def _fire_before(self, call: PreparedCall) -> HookOutcome:
-        def more() -> dict[str, Any]:
-            return payload.pre_tool_use(call.tool.name, _call_input(call), call.ctx.tool_use_id)
-
-        return await self.fire(PRE_TOOL, more, call.tool.name, *call.tool.aliases, access=lambda: call.access)
-
-    async def _fire_after(self, call: PreparedCall, result: ToolResult) -> HookOutcome:
-        def more() -> dict[str, Any]:
-            input_fields = _call_input(call)
-            response = payload.tool_response(call.tool.name, input_fields, _result_text(result), result.facts)
-            return payload.post_tool_use(call.tool.name, input_fields, call.ctx.tool_use_id, response)
-
-        return await self.fire(POST_TOOL, more, call.tool.name, *call.tool.aliases, access=lambda: call.access)
 
     async def run_batch_hooks(self, calls: Sequence[ToolCall], results: Mapping[str, ToolResult]) -> HookOutcome:
         """Run the hooks after all calls of one answer, before their results go to the model."""
@@ -207,8 +206,13 @@ class AgentHooks(Struct, eq=False, weakref=True):
             return NO_OUTCOME
 
         def more() -> dict[str, Any]:
-            done = [(call, results[call.id]) for call in calls if call.id in results]
-            return payload.tool_batch([_called(call, result) for call, result in done])
+            done: list[dict[str, Any]] = []
+            for call in calls:
+                if (result := results.get(call.id)) is not None:
+                    response = payload.tool_response(call.name, call.input, _result_text(result), result.facts)
+                    response["success"] = not result.is_error
+                    done.append(payload.post_tool_use(call.name, call.input, call.id, response))
+            return payload.tool_batch(done)
 
         return await self.fire(TOOL_BATCH, more)
 
@@ -219,14 +223,6 @@ class AgentHooks(Struct, eq=False, weakref=True):
             error = "rate_limit" if failure.retry_after_s is not None else error
             content = payload.stop_failure(error, failure.sentence, failure.what)
             self.hooks.run_in_background(self.fire(STOP_FAILURE, lambda: content, error), f"hooks of {STOP_FAILURE}")
-
-    def _refuse(self, call: PreparedCall, outcome: HookOutcome) -> ToolResult:
-        reason = outcome.reason or outcome.halt_reason
-        call.denied = True
-        self.record_denial(call, HOOK_RULE, reason)
-        result = ToolResult.error(f"A hook refused this call: {reason}", "Nothing was done. Follow the hook's reason.")
-        result = _with_notes(result, outcome.contexts)
-        return replace(result, ends_turn=True) if outcome.halted else result
 
     # ── start and stop ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -274,11 +270,9 @@ class AgentHooks(Struct, eq=False, weakref=True):
         if not self._is_running:
             return
         self._note_stop()
-        self.hooks.run_in_background(self._fire_stop(outcome, detail, text), f"end of {self.agent.agent_id}")
-
-    async def _fire_stop(self, outcome: str, detail: str, text: str) -> None:
         who = self.agent
-        await self.fire(SUBAGENT_STOP, lambda: payload.subagent_stop(who, text, outcome, detail), who.agent_type)
+        hooks = self.fire(SUBAGENT_STOP, lambda: payload.subagent_stop(who, text, outcome, detail), who.agent_type)
+        self.hooks.run_in_background(hooks, f"end of {who.agent_id}")
 
     def _note_start(self) -> None:
         self._is_running = True
@@ -289,9 +283,6 @@ class AgentHooks(Struct, eq=False, weakref=True):
         self._is_running = False
         if self.starts is not None:
             self.starts.record_stop(self.agent)
-
-    def _full_payload(self, more: Mapping[str, Any]) -> dict[str, Any]:
-        return {**payload.common_fields(self.agent, self.cwd(), self.mode()), **more}
 
 
 NO_HOOKS = AgentHooks()
@@ -312,26 +303,12 @@ _FAILURES = {
 """The kinds of failures in `StopFailure`, by our slugs."""
 
 
-def _called(call: ToolCall, result: ToolResult) -> dict[str, Any]:
-    response = payload.tool_response(call.name, call.input, _result_text(result), result.facts)
-    return payload.post_tool_use(call.name, call.input, call.id, response | {"success": not result.is_error})
-
-
 def _call_input(call: PreparedCall) -> dict[str, Any]:
     return call.input.model_dump(mode="json", exclude_unset=True)
 
 
 def _result_text(result: ToolResult) -> str:
     return result.content if isinstance(result.content, str) else message_text(result.content)
-
-
-def _change_notes(outcome: HookOutcome) -> list[str]:
-    return [] if outcome.input is None else ["A hook changed the input of this call before it ran."]
-
-
-def _invalid_change(problem: ToolResult) -> ToolResult:
-    what = problem.content if isinstance(problem.content, str) else problem.brief
-    return ToolResult.error(f"A hook changed this call, and it cannot run that way: {what}", "Nothing was done.")
 
 
 def _with_notes(result: ToolResult, notes: list[str] | tuple[str, ...]) -> ToolResult:

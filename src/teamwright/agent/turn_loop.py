@@ -74,9 +74,21 @@ async def run_turn(
     that the next request is accepted, and is raised again. Raises StorageError when the transcript cannot be written;
     nothing is lost then.
     """
-    end = last = await _run_to_answer(agent, message, steering, late_input)
-    asked = 0
-    while end.stop == "done" and ask_hooks is not None:
+    end: TurnEnd | None = None
+    asked = 0  # times in a row that hooks made the agent continue
+    while True:
+        last = await _run_model_calls(agent, message, steering)
+        while last.stop == "done" and late_input is not None and (late := await late_input()) is not None:
+            last = _join(last, await _run_model_calls(agent, late, steering))
+        if end is None:
+            end = last
+        elif asked:
+            last = replace(last, text=last.text or end.text)
+            end = replace(_join(end, last), text=_join_answers(end.text, last.text))
+        else:
+            end = _join(end, last)
+        if end.stop != "done" or ask_hooks is None:
+            break
         outcome = await ask_hooks(last, asked > 0)
         notes = list(outcome.contexts)
         if outcome.blocked and not outcome.halted and asked == MAX_BLOCKS:
@@ -86,29 +98,14 @@ async def run_turn(
             if outcome.blocked:
                 notes.append(f"A hook does not let you stop yet: {outcome.reason}")
             asked += 1
-            reason = UserMessage(agent.tags.hook_notes(notes), (f"notice:{message_id()}",))
-            last = await _run_to_answer(agent, reason, steering, late_input)
-            last = replace(last, text=last.text or end.text)
-            end = replace(_join(end, last), text=_join_answers(end.text, last.text))
+            message = UserMessage(agent.tags.hook_notes(notes), (f"notice:{message_id()}",))
             continue
-        arrived = await steering.next_input() if late_input is not None else None  # while hooks were asked
-        if arrived is None:
+        message = await steering.next_input() if late_input is not None else None  # what came while hooks were asked
+        if message is None:
             break
         asked = 0
-        last = await _run_to_answer(agent, arrived, steering, late_input)
-        end = _join(end, last)
     if end.failure is not None:
         agent.hooks.note_failure(end.failure)
-    return end
-
-
-async def _run_to_answer(
-    agent: Agent, message: UserMessage | None, steering: Steering, late_input: LateInput | None
-) -> TurnEnd:
-    """Run until the agent has answered the message and all late input."""
-    end = await _run_model_calls(agent, message, steering)
-    while end.stop == "done" and late_input is not None and (late := await late_input()) is not None:
-        end = _join(end, await _run_model_calls(agent, late, steering))
     return end
 
 

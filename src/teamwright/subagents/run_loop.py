@@ -63,8 +63,11 @@ async def run_subagent(
     running_kind: Callable[[], RunningKind],
     patience_s: float,
 ) -> TurnEnd:
-    """Run the sub-agent with this input, or continue without one. Returns its last turn end. Raises as
-    `run_until_done`.
+    """Run the job with this input, or continue without one, to its end. Return its last turn end.
+
+    Hooks may continue it; messages and the ends of what it started are delivered first. It waits for its own sub-agents
+    as long as they run, and `patience_s` seconds at most for its commands. Cancelling is re-raised; the transcript is
+    in order then.
     """
     talk = agent.conversation
     if opening is None and talk.items and not (talk.owes_answer or talk.interrupted):
@@ -76,21 +79,6 @@ async def run_subagent(
             (*first, *opening.blocks) if talk.is_unstarted_fork else (*opening.blocks, *first)
         )  # a fork's job comes last
         opening = UserMessage(words, opening.ids)
-    return await run_until_done(run, agent, opening, running_kind, patience_s)
-
-
-async def run_until_done(
-    run: SubagentRun,
-    agent: Agent,
-    opening: UserMessage | None,
-    running_kind: Callable[[], RunningKind],
-    patience_s: float,
-) -> TurnEnd:
-    """Run the job to its end: hooks may continue it; messages and the ends of what it started are delivered first.
-
-    It waits for its own sub-agents as long as they run, and `patience_s` seconds at most for its commands. Cancelling
-    is re-raised; the transcript is in order then.
-    """
     steering = QueueSteering(run)
 
     async def late_input() -> UserMessage | None:

@@ -129,7 +129,7 @@ class Lead(Struct):
         if self.agent.hooks.hooks.wants(USER_PROMPT):
             self._unchecked_prompts.append(tuple(content))
         else:
-            self.queue.put("user", self.agent.tags.with_files(content), f"prompt:{message_id()}")
+            self._queue_prompt(content)
         self.team.changed.set()
 
     def notify(self, notice: str | TaskEnd, key: str = "", *, wakes: bool = True) -> None:
@@ -319,8 +319,12 @@ class Lead(Struct):
                 text = f"a hook refused this prompt, and it was not delivered: {self.refusal_reason}"
                 self.agent.emit(Notice(member=LEAD, text=text, level="warning"))
             else:
-                blocks = (*self.agent.tags.with_files(content), *self.agent.tags.hook_notes(outcome.contexts))
-                self.queue.put("user", blocks, f"prompt:{message_id()}")
+                self._queue_prompt(content, outcome.contexts)
+
+    def _queue_prompt(self, content: Sequence[Block], hook_contexts: Sequence[str] = ()) -> None:
+        """Queue a prompt that no hook rejects, with its files and what hooks add to it."""
+        blocks = (*self.agent.tags.with_files(content), *self.agent.tags.hook_notes(hook_contexts))
+        self.queue.put("user", blocks, f"prompt:{message_id()}")
 
     async def _run_shell(self) -> None:
         """Run a person's own commands, oldest first, between turns. Their output does not wake the lead."""

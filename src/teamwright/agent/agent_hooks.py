@@ -67,10 +67,6 @@ def drop_text(text: str, wakes: bool) -> None:
     """Drop the text of a background hook."""
 
 
-def _ignore_denial(call: PreparedCall, rule: str, reason: str) -> None:
-    """Ignore a denial: the default when no report is made."""
-
-
 class AgentHooks(Struct, eq=False, weakref=True):
     """The hooks of one agent. `cwd` and `mode` are called for each event; `record_denial` records denials by hooks.
 
@@ -82,7 +78,7 @@ class AgentHooks(Struct, eq=False, weakref=True):
     agent: HookAgent = field(default_factory=lambda: HookAgent("", Path()))
     cwd: Callable[[], Path] = Path
     mode: Callable[[], str] = str
-    record_denial: Callable[[PreparedCall, str, str], None] = _ignore_denial
+    record_denial: Callable[[PreparedCall, str, str], None] = lambda _call, _rule, _reason: None
     starts: AgentStarts | None = None
     deliver_later: Callable[[str, bool], None] = drop_text
     _is_running: bool = False

@@ -320,7 +320,9 @@ class BackgroundJobs:
             )
 
     def _add(self, job: Job, process: Process, output: ProcessOutput, timeout_s: float | None = None) -> Job:
-        self._forget_oldest()
+        ended = [name for name, job in self._jobs.items() if job.state != "running"]
+        for name in ended[: max(0, len(ended) - _MAX_ENDED)]:
+            del self._jobs[name]
         self._jobs[job.id] = job
         if self._journal is not None:
             self._journal.record_start(job)
@@ -363,11 +365,6 @@ class BackgroundJobs:
         self._left_running = [one for one in self._left_running if one[1].has_left_running()]
         self._left_running.append((owner, process))
 
-    def _forget_oldest(self) -> None:
-        ended = [name for name, job in self._jobs.items() if job.state != "running"]
-        for name in ended[: max(0, len(ended) - _MAX_ENDED)]:
-            del self._jobs[name]
-
 
 def _end_orphans(session: Path) -> list[Orphan]:
     try:
@@ -398,7 +395,11 @@ class JobJournal:
         """Ids of all jobs that this session ever had. None is used twice."""
         self._redact = redact
         self._journal: Journal | None = None
-        self._unreported = _read_open_jobs(self.path, self.used_ids)
+        open_jobs: dict[str, Job] = {}
+        for fact in _entries(self.path):
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                _apply_entry(fact, open_jobs, self.used_ids)
+        self._unreported = open_jobs
 
     def unreported(self) -> list[Job]:
         """Return jobs of earlier runs of the session that are not reported, oldest first.
@@ -454,15 +455,6 @@ def all_jobs(session: Path) -> list[Job]:
             _apply_entry(fact, jobs, set())
             found.update(jobs)
     return list(found.values())
-
-
-def _read_open_jobs(path: Path, used: set[str]) -> dict[str, Job]:
-    """Return the jobs that are not reported; add the ids of all jobs to `used`."""
-    open_jobs: dict[str, Job] = {}
-    for fact in _entries(path):
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            _apply_entry(fact, open_jobs, used)
-    return open_jobs
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:

@@ -168,18 +168,14 @@ async def compact(agent: Agent, trigger: str, keep: str = "", *, full: bool = Fa
     agent.emit(
         Compacted(member=name, state=state, trigger=trigger, before=before, after=result.after, detail=result.why)
     )
-    _warn_small_window(agent)
-    return result
-
-
-def _warn_small_window(agent: Agent) -> None:
-    """Warn once when the window is so small that the conversation is compacted repeatedly, and name the setting."""
+    # Once: with so small a window the conversation is compacted again and again.
     card = agent.model.card
     if card.context_tokens < RECOMMENDED_WINDOW // 2 and not agent.compaction.warned_small_window:
         agent.compaction.warned_small_window = True
         widen = widen_command(card.provider, card.wire, card.context_tokens // 2)
         text = f"a window of {card.context_tokens:,} tokens is little, and much is forgotten: {widen}"
         agent.emit(Notice(member=agent.name, text=text, level="warning"))
+    return result
 
 
 async def _compact(agent: Agent, trigger: str, keep: str, before: int, *, full: bool) -> CompactResult:
@@ -191,7 +187,11 @@ async def _compact(agent: Agent, trigger: str, keep: str, before: int, *, full: 
         await agent.hooks.fire(PRE_COMPACT, lambda: payload.pre_compact(trigger, keep), trigger)
         answer, usage = await _write_summary(agent, agent.conversation.items[:upto], keep, full=full)
         if not answer.text:
-            return _failed_result(answer, before, usage)
+            if answer.refusal is not None:
+                why = answer.refusal.reason or f"the cap on {answer.refusal.limit} is spent"
+                return CompactResult(False, before, before, why, limit=answer.refusal.limit, usage=usage)
+            why = answer.failure.sentence if answer.failure is not None else "the model wrote no summary"
+            return CompactResult(False, before, before, why, failure=answer.failure, usage=usage)
         restated = await compaction.context.status_text(agent)
         beside = SummaryNotes(restated, await agent.hooks.run_session_start_hooks(agent.model.card.name))
         after = _fold(agent, upto, answer.text, beside, {"trigger": trigger, "before": before}, tight=full)
@@ -235,15 +235,6 @@ def _is_worth_retry(answer: SideAnswer) -> bool:
     if answer.failure is not None:
         return answer.failure.slug == CONTEXT_FULL
     return answer.refusal is None and not answer.text
-
-
-def _failed_result(answer: SideAnswer, before: int, usage: Usage) -> CompactResult:
-    """Return the result of a compaction without a summary. Nothing was changed."""
-    if answer.refusal is not None:
-        why = answer.refusal.reason or f"the cap on {answer.refusal.limit} is spent"
-        return CompactResult(False, before, before, why, limit=answer.refusal.limit, usage=usage)
-    why = answer.failure.sentence if answer.failure is not None else "the model wrote no summary"
-    return CompactResult(False, before, before, why, failure=answer.failure, usage=usage)
 
 
 class SummaryNotes(Struct, frozen=True):

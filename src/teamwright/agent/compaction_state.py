@@ -159,7 +159,8 @@ def measure_context(conversation: Conversation, compaction: Compaction) -> int:
     """
     number, tokens = conversation.reported_tokens
     if not tokens or number > len(conversation.items):
-        number, tokens = 0, compaction.ratio.prefix_tokens(conversation.prefix)
+        number = 0
+        tokens = compaction.ratio.prefix_tokens(conversation.prefix)
     known = compaction.measured_context
     if number < known[0] <= len(conversation.items):
         number, tokens = known

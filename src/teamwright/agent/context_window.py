@@ -76,7 +76,8 @@ class ContextView(Struct, frozen=True):
 
 def agent_context(agent: Agent) -> ContextView:
     """Return the current window of this agent."""
-    conversation, card = agent.conversation, agent.model.card
+    conversation = agent.conversation
+    card = agent.model.card
     total = measure_context(conversation, agent.compaction)
     note = "".join(str(block["text"]) for block in received_session_notes(agent))
     if not conversation.items:

@@ -165,7 +165,8 @@ class Conversation(Struct):
         }
         header[TAG_KEY] = self.tags.key  # the fork begins with its caller's messages, which name this key
         conversation = Conversation(path, self.prefix, header, list(self.items), inherited_count=len(self.items))
-        conversation.reported_tokens, conversation._folded_answers = self.reported_tokens, -count_answers(self.items)
+        conversation.reported_tokens = self.reported_tokens
+        conversation._folded_answers = -count_answers(self.items)
         conversation._append(encode(header))
         return conversation
 

@@ -125,7 +125,8 @@ class ForkOrigin(Struct, frozen=True):
         Raises StorageError for a name that leads outside the directory.
         """
         parts = self.transcript.split("/")
-        if len(parts) not in _DEPTHS or not all(map(_is_plain_name, parts)) or not parts[-1].endswith(".jsonl"):
+        is_odd = any(part in {"", ".", ".."} or "\0" in part for part in parts)
+        if len(parts) not in _DEPTHS or is_odd or not parts[-1].endswith(".jsonl"):
             raise StorageError(
                 "damaged-file", f"{fork} names a history that is no transcript: {self.transcript[:80]!r}"
             )
@@ -156,10 +157,6 @@ _DEPTHS = (2, 4)
 
 def _projects(fork: Path) -> Path:
     return fork.parents[min(3, len(fork.parents) - 1)]
-
-
-def _is_plain_name(part: str) -> bool:
-    return part not in {"", ".", ".."} and "\0" not in part
 
 
 def read_conversation(path: Path) -> History:

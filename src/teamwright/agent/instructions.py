@@ -309,7 +309,7 @@ class _Reader(Struct):
             self.skipped.append(
                 SkippedInstruction(path, f"it says what {self._digests[digest]} says, which is read already")
             )
-        elif targets and _only_imports(text):
+        elif targets and not _IMPORT.sub("", text).strip():
             self.import_only.append(path)
         else:
             self._digests[digest] = path
@@ -437,11 +437,6 @@ def _target(name: str, base: Path) -> Path | None:
         except (OSError, ValueError):
             return None
     return None
-
-
-def _only_imports(text: str) -> bool:
-    """Return True when a file contains only imports."""
-    return not _IMPORT.sub("", text).strip()
 
 
 def _digest(text: str) -> bytes:

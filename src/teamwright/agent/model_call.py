@@ -434,7 +434,12 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
                     wait = f"{part.wait_s:.0f} s" if part.wait_s >= 1 else "now"
                     agent.emit(Notice(member=agent.name, text=f"{part.reason}; trying again: {wait}", level="warning"))
                     activity.start_wait(f"another try: {part.reason}")
-                    if part.is_unavailable and part.attempt >= ATTEMPTS_WITH_FALLBACK and await _has_fallback(agent):
+                    if (
+                        part.is_unavailable
+                        and part.attempt >= ATTEMPTS_WITH_FALLBACK
+                        and agent.fallback is not None
+                        and await agent.fallback.next_model(agent) is not None
+                    ):
                         return so_far.unavailable(agent, part.reason)
                 case AlivePart(waits_for=waits_for) if waits_for:
                     activity.start_wait(waits_for)
@@ -446,10 +451,6 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
 def _is_content(part: Part) -> bool:
     """Return False for counts and signs of progress, which may come before the content of an answer."""
     return part.size > 0 if isinstance(part, AlivePart) else not isinstance(part, UsagePart)
-
-
-async def _has_fallback(agent: Agent) -> bool:
-    return agent.fallback is not None and await agent.fallback.next_model(agent) is not None
 
 
 def _emit_text(agent: Agent, text: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -86,10 +86,6 @@ def never_left_open(_member: str, _tool_use_id: str) -> bool:
     return False
 
 
-def _lead_may_nothing(_tool: str, _access: Access, _decision: Decision) -> bool:
-    return False
-
-
 class PermissionGate(Struct):
     """The gate of one agent. `keep_rule` stores the rule of an "always" answer; `rule_scope` says where, for people.
 
@@ -106,7 +102,7 @@ class PermissionGate(Struct):
     on_waiting: Callable[[str | None], None] | None = None
     read_only: bool = False
     owner: str = ""
-    lead_may_allow: Callable[[str, Access, Decision], bool] = _lead_may_nothing
+    lead_may_allow: Callable[[str, Access, Decision], bool] = lambda _tool, _access, _decision: False
     keep_grant: KeepGrant | None = None
     left_open: LeftOpen = never_left_open
     _allowed_hosts: set[Destination] = field(default_factory=set["Destination"])
@@ -226,11 +222,16 @@ class PermissionGate(Struct):
             suggestions = suggest_updates(
                 call.tool.name, call.access, decision, policy, always, is_limited=bool(limits)
             )
+        preview = call.tool.preview(call.input, call.ctx)
+        if limits:  # what the call cannot do although it is approved
+            is_offered = any(rule.startswith("Unconfined(") for update in suggestions for rule in update.rules)
+            instead = ": answer u to run it outside" if is_offered else "; a session with --sandbox off does not"
+            preview = f"{preview}\n# {limits}{instead}"
         question = Question(
             member=self.member,
             tool=call.tool.name,
             kind="permission",
-            what=_preview(call, limits, suggestions),
+            what=preview,
             rule=f"{decision.rule}: {decision.reason}",
             always=self._always_text(always),
             input=call.input.model_dump(exclude_unset=True),
@@ -275,16 +276,6 @@ def _is_answered_by_auto_allow(policy: Policy, call: PreparedCall) -> bool:
         return False
     access = replace(call.access, sandbox=call.access.sandbox | {PolicyName.WORK})
     return policy.decide(call.tool.name, access).verdict is Verdict.ALLOW
-
-
-def _preview(call: PreparedCall, limits: str, suggestions: Iterable[PermissionUpdate]) -> str:
-    """Return the text of the question, with what the call cannot do although it is approved."""
-    preview = call.tool.preview(call.input, call.ctx)
-    if not limits:
-        return preview
-    is_offered = any(rule.startswith("Unconfined(") for update in suggestions for rule in update.rules)
-    instead = ": answer u to run it outside" if is_offered else "; a session with --sandbox off does not"
-    return f"{preview}\n# {limits}{instead}"
 
 
 def _real_paths(access: Access) -> list[str]:

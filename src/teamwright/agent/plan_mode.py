@@ -40,10 +40,6 @@ class PlanExit(StrEnum):
     """Never: a sub-agent that was started to plan. Its answer is the plan."""
 
 
-def _ignore_mode_change(_mode: Mode, _by: str) -> None:
-    """Ignore a change of the mode: the default."""
-
-
 class PlanMode:
     """The plan mode of the agent with this policy.
 
@@ -60,7 +56,7 @@ class PlanMode:
         *,
         is_lead: bool = False,
         deciding_policy: Policy | None = None,
-        on_mode_change: Callable[[Mode, str], None] = _ignore_mode_change,
+        on_mode_change: Callable[[Mode, str], None] = lambda _mode, _by: None,
     ) -> None:
         self.policy = policy
         self._on_mode_change = on_mode_change

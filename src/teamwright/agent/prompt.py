@@ -238,7 +238,15 @@ class PrefixCache(Struct):
         Raises StorageError.
         """
         offered = offered_tools(tools)
-        key = _key(directory, model, system, offered)
+        texts = tuple([tuple(block.items()) for block in system])
+        key = (
+            directory,
+            model.card,
+            id(model.settings),
+            model.effort,
+            texts,
+            tuple([_tool_key(tool) for tool in offered]),
+        )
         found = self._prefixes.get(key)
         if found is not None:
             return found[0]
@@ -259,11 +267,6 @@ def shared_parts(system: Sequence[Block], offered: Sequence[AnyTool]) -> SharedP
     return SharedPrefix(
         min(1, len(system)) or None, next((n for n, name in enumerate(names) if name in LEAD_ONLY), None)
     )
-
-
-def _key(directory: Path, model: PrefixModel, system: Sequence[Block], tools: Sequence[AnyTool]) -> _Key:
-    texts = tuple([tuple(block.items()) for block in system])
-    return directory, model.card, id(model.settings), model.effort, texts, tuple([_tool_key(tool) for tool in tools])
 
 
 def _tool_key(tool: AnyTool) -> _Key:

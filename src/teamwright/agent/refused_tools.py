@@ -67,7 +67,8 @@ class RefusedToolSearch:
         if self._tries == MAX_TRIES or self.refusal is not None:
             return False
         self._tries += 1
-        agent, card = self._agent, self._agent.model.card
+        agent = self._agent
+        card = self._agent.model.card
         fields: Mapping[str, Any] = {
             "model": card.wire,
             "max_tokens": MAX_ANSWER,

@@ -187,7 +187,10 @@ class RepetitionGuard:
         self._rounds = [*self._rounds[1 - 2 * LONGEST_CYCLE :], newest]
         if not any(self._same_calls):
             self._inputs.clear()
-        is_new = self._take_input(arrived)
+        # The notices that the repeated call causes itself are the same each time.
+        texts = {_IDS.sub("", _VARYING.sub("", message_text([block]))) for block in arrived}
+        is_new = not texts <= self._inputs
+        self._inputs |= texts
         if not any(self._same_calls):
             self._forget_stamp()
             return ""
@@ -212,13 +215,6 @@ class RepetitionGuard:
             return WARNING
         is_first = any(streak == cycle * (LONG_WARN_AT - 1) for cycle, streak in enumerate(self._same_calls, 1))
         return LONG_WARNING if often == LONG_WARN_AT and is_first else ""
-
-    def _take_input(self, arrived: Sequence[Block]) -> bool:
-        """Return True when a text is new: the notices that the repeated call causes itself are the same each time."""
-        texts = {_IDS.sub("", _VARYING.sub("", message_text([block]))) for block in arrived}
-        found = not texts <= self._inputs
-        self._inputs |= texts
-        return found
 
     def _start_again(self) -> None:
         self._equal = [0] * LONGEST_CYCLE

@@ -488,7 +488,9 @@ def _repair_by_schema(value: Any, schema: Schema) -> Any:
     if kind == "object":
         return _repaired_object(value, schema)
     if kind == "array":
-        return _repaired_list(value, schema)
+        value = _parse_json_text(value, list)
+        items = cast("list[Any]", value) if isinstance(value, list) else [value]
+        return [_repair(item, schema.get("items", {})) for item in items]
     if kind == "string" and isinstance(value, int | float):
         return json.dumps(value)
     if "anyOf" in schema and isinstance(value, str) and not _may_be_text(schema["anyOf"]):
@@ -516,12 +518,6 @@ def _repaired_object(value: Any, schema: Schema) -> Any:
     }
 
 
-def _repaired_list(value: Any, schema: Schema) -> Any:
-    value = _parse_json_text(value, list)
-    items = cast("list[Any]", value) if isinstance(value, list) else [value]
-    return [_repair(item, schema.get("items", {})) for item in items]
-
-
 def _parse_json_text(value: Any, expected_type: Any) -> Any:
     """Parse a text with JSON of the expected type; return any other value unchanged."""
     if not isinstance(value, str):
@@ -539,7 +535,8 @@ def _describe_problem(tool: str, raw: Any, schema: Schema, problem: ValidationEr
         return f"The input of {tool} must be an object of parameters, not {type(raw).__name__}."
     known = list(schema.get("properties", {}))
     sentences = [
-        _sentence(error["type"], _location_text(error["loc"]), error["msg"], known) for error in problem.errors()[:6]
+        _sentence(error["type"], ".".join(str(part) for part in error["loc"]), error["msg"], known)
+        for error in problem.errors()[:6]
     ]
     return f"The input of {tool} does not fit: " + "; ".join(dict.fromkeys(sentences)) + "."
 
@@ -552,10 +549,6 @@ def _sentence(kind: str, place: str, message: str, known: Sequence[str]) -> str:
         return f"`{place}` is not a parameter" + (f" (did you mean `{suggestion}`?)" if suggestion else "")
     lowered = message[:1].lower() + message[1:]
     return f"`{place}`: {lowered}" if place else lowered
-
-
-def _location_text(location: Sequence[int | str]) -> str:
-    return ".".join(str(part) for part in location)
 
 
 def _kind(schema: Schema) -> str:

@@ -165,9 +165,6 @@ class Toolbox(Struct, eq=False, dict=True):
     def _may_call(self, tool: str, access: Access) -> bool:
         return tool in self.names and self.gate.allows(tool, access)
 
-    def _find_unlisted(self, name: str) -> AnyTool | None:
-        return next((found for tool in self.tools if (found := tool.find_unlisted(name)) is not None), None)
-
     @property
     def names(self) -> frozenset[str]:
         """The names of the tools, without aliases."""
@@ -274,7 +271,9 @@ class Toolbox(Struct, eq=False, dict=True):
             return replace(_crash_result(call, problem), invalid="input")
 
     def _find_and_validate(self, call: ToolCall, number: str, *, again: bool) -> PreparedCall | ToolResult:
-        found = self._by_name.get(call.name) or self._find_unlisted(call.name)
+        found = self._by_name.get(call.name) or next(
+            (found for tool in self.tools if (found := tool.find_unlisted(call.name)) is not None), None
+        )
         if found is None:
             close = nearest(call.name, self._by_name)
             instead = OTHER_PRODUCTS_TOOLS.get(call.name, "")
@@ -406,7 +405,10 @@ def revise_input(call: PreparedCall, input: Mapping[str, Any]) -> ToolResult | N
         access = call.tool.access(checked, call.ctx)
     except TeamwrightError as problem:
         return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
-    call.input, call.access, call.summary, call.is_revised = checked, access, call.tool.summary(checked), True
+    call.summary = call.tool.summary(checked)
+    call.input = checked
+    call.access = access
+    call.is_revised = True
     return None
 
 

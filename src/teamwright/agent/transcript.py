@@ -179,7 +179,11 @@ def read_history(path: Path, upto: int | None = None) -> History:
         later.append(line)
     if history.boundary is not None:
         history.header = read_header(path) or {}
-        _apply_boundary(history, history.boundary)
+        history.items = list(history.boundary.messages)
+        history.lines = history.boundary.line_count
+        history.queued = dict(history.boundary.queued)
+        history.owes_answer = history.boundary.owes_answer
+        history.interrupted = history.boundary.interrupted
     elif later:
         history.header = parse_header(later.pop(), path)
         history.lines = 1
@@ -199,7 +203,10 @@ def _read_steps(history: History, later: list[bytes], path: Path) -> tuple[bool,
     while later:  # the newest is first: memory is freed line by line
         line = later.pop()
         if line.startswith(_QUEUED):
-            _add_queued(line, history.queued)
+            # An unreadable line was never complete.
+            with suppress(ValueError, KeyError, TypeError):
+                body = cast("dict[str, Any]", json.loads(line))
+                history.queued[str(body["id"])] = list(body["content"])
             continue
         if line.startswith(_PREFIX):
             _apply_prefix_line(line, history, path)
@@ -213,7 +220,9 @@ def _read_steps(history: History, later: list[bytes], path: Path) -> tuple[bool,
         if at > 0:
             history.items.append(line[at + len(MESSAGE_KEY) : -1])
             history.owes_answer = paused = _PAUSED in line[:at]
-            _remove_delivered(line, at, history.queued)
+            if history.queued and INJECTED_KEY in line[:at]:
+                for id in line_ids(line):
+                    history.queued.pop(id, None)
             if line.startswith(ASSISTANT_LINE):
                 answer, count = line[:at], len(history.items)
     if answer:
@@ -249,14 +258,6 @@ def _parse(line: bytes) -> Any:
     return json.loads(line)
 
 
-def _apply_boundary(history: History, boundary: CompactBoundary) -> None:
-    history.items = list(boundary.messages)
-    history.lines = boundary.line_count
-    history.queued = dict(boundary.queued)
-    history.owes_answer = boundary.owes_answer
-    history.interrupted = boundary.interrupted
-
-
 def _apply_prefix_line(line: bytes, history: History, path: Path) -> None:
     """Apply a new prefix: earlier thinking and other blocks of a service are not sent again."""
     try:
@@ -285,20 +286,6 @@ def _reported_tokens(head: bytes) -> int:
         usage: Mapping[str, Any] = json.loads(head + b"}")["usage"]
         return sum(count for name, count in usage.items() if name.endswith("_tokens"))
     return 0
-
-
-def _add_queued(line: bytes, queued: dict[str, list[Block]]) -> None:
-    """Add the message of a queued line. An unreadable one was never complete."""
-    with suppress(ValueError, KeyError, TypeError):
-        body = cast("dict[str, Any]", json.loads(line))
-        queued[str(body["id"])] = list(body["content"])
-
-
-def _remove_delivered(line: bytes, at: int, queued: dict[str, list[Block]]) -> None:
-    """Remove messages that this line delivered from the queue."""
-    if queued and INJECTED_KEY in line[:at]:
-        for id in line_ids(line):
-            queued.pop(id, None)
 
 
 # ── lookup ────────────────────────────────────────────────────────────────────────────────────────────────

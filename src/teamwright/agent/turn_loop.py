@@ -181,7 +181,8 @@ async def _run_model_calls(agent: Agent, message: UserMessage | None, steering: 
             await deliver(agent, message)
         elif over:
             return TurnEnd("done")
-        so_far, again = _TurnProgress(), RetryCount()
+        so_far = _TurnProgress()
+        again = RetryCount()
         places = agent.toolbox.workplace
         repeats = RepetitionGuard(
             lambda: (places.cwd, *places.directories(), *agent.watched_directories()), agent.toolbox
@@ -197,7 +198,8 @@ async def _run_model_calls(agent: Agent, message: UserMessage | None, steering: 
                 so_far.text = message_text(heard.partial) or so_far.text
                 return so_far.end_turn("failed", failure=heard)
             end = heard.end
-            calls, note = so_far.take_answer(agent, heard, end, answered.task), ENDS[end].note
+            calls = so_far.take_answer(agent, heard, end, answered.task)
+            note = ENDS[end].note
             if calls:
                 if await run_tool_calls(agent, calls, steering, note=note, repetition_guard=repeats):
                     return so_far.end_turn("done")
@@ -305,7 +307,8 @@ async def run_tool_calls(
         over = bool(refusal) or any(result.ends_turn for _, result in done.values())
         steered = None if over else await steering.next_input()
         if repetition_guard is not None and (steered is None or steered.is_from_agents):
-            results, arrived = {id: result for id, (_, result) in done.items()}, steered.blocks if steered else ()
+            results = {id: result for id, (_, result) in done.items()}
+            arrived = steered.blocks if steered else ()
             note = " ".join(filter(None, (note, await repetition_guard.check(calls, results, began, arrived))))
         elif repetition_guard is not None:
             repetition_guard.reset()

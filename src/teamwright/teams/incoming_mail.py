@@ -31,7 +31,7 @@ from teamwright.protocol.mail import (
     parse_protocol,
 )
 from teamwright.protocol.messages import Block, ToolCall, text_block, tool_calls
-from teamwright.protocol.runtime_tags import RuntimeTags, TaskEnd, escape_tags
+from teamwright.protocol.runtime_tags import TaskEnd, escape_tags
 
 if TYPE_CHECKING:
     from teamwright.mail.mailbox import Mailbox
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
 
 OnDelivered: TypeAlias = Callable[[Sequence[InboxEntry]], None]
 """Receives the entries that were just delivered."""
-
-
-def _ignore_delivery(_entries: Sequence[InboxEntry]) -> None:
-    """Ignore the delivery: the default."""
 
 
 class MailRules(Protocol):
@@ -158,7 +154,11 @@ class IncomingMail(Struct, dict=True):
         """Compose one user message: an envelope for each entry, and the queued notices."""
         tags = self.conversation.tags
         blocks = [text_block(self.rules.render(e) or tags.entry(e, plain=e.sender in RUNTIME_SENDERS)) for e in entries]
-        blocks += _age_note(tags, entries)
+        # Mail that waited for a minute or more: the state may have changed.
+        now = now_ms()
+        waited = [(e.sender, (now - (parse_iso_ms(e.timestamp or "") or now)) // 60_000) for e in entries]
+        old = ", ".join(f"{escape_tags(sender)} {minutes} min" for sender, minutes in waited if minutes >= 1)
+        blocks += [tags.note(f"Some of this mail waited before you could read it: {old}.")] if old else []
         ids = [f"mail:{e.msg_id}" for e in entries]
         waiting = [] if self._notices_wait else self.notices.texts_in_order()
         self._notices_wait = False
@@ -184,7 +184,7 @@ class IncomingMail(Struct, dict=True):
         if await self.inbox.mark_delivered(ids):
             self.wake()
 
-    async def next_input(self, on_delivered: OnDelivered = _ignore_delivery) -> UserMessage | None:
+    async def next_input(self, on_delivered: OnDelivered = lambda _entries: None) -> UserMessage | None:
         """Return mail for a busy member, before its next model call (the loop's steering).
 
         `on_delivered` receives the entries once the transcript has them.
@@ -252,14 +252,6 @@ def select_for_turn(entries: Sequence[InboxEntry]) -> list[InboxEntry]:
     return [entry for kind in WAKE_ORDER for entry in by_kind[kind]]
 
 
-def _age_note(tags: RuntimeTags, entries: Sequence[InboxEntry]) -> list[Block]:
-    """Return a note on mail that waited for a minute or more, since the state may have changed."""
-    now = now_ms()
-    waited = [(e.sender, (now - (parse_iso_ms(e.timestamp or "") or now)) // 60_000) for e in entries]
-    old = ", ".join(f"{escape_tags(sender)} {minutes} min" for sender, minutes in waited if minutes >= 1)
-    return [tags.note(f"Some of this mail waited before you could read it: {old}.")] if old else []
-
-
 _ASSIGNED_TASK = re.compile(r">\\n[^\s<]+ gave you task #(\d+):|task_assignment[^{}]*?taskId\W+(\d+)")
 """A task assignment by mail, as models read it now and in transcripts of earlier versions."""
 
@@ -294,7 +286,11 @@ class DeliveredIds:
         """Return the ids of entries delivered before. Raises StorageError when the transcript cannot be read."""
         entries = {entry.msg_id: entry for entry in unread if entry.msg_id}
         known = entries.keys() & self._newest.keys()
-        doubtful = {id for id in entries.keys() - known - self._undelivered if self._may_be_forgotten(entries[id])}
+        doubtful = {
+            id
+            for id in entries.keys() - known - self._undelivered
+            if not self._transcript_checked or (parse_iso_ms(entries[id].timestamp or "") or 0) <= self._forgotten_ms
+        }
         if doubtful:
             delivered_ids = {
                 id.removeprefix("mail:") for id in self._conversation.delivered_ids({f"mail:{id}" for id in doubtful})
@@ -305,12 +301,6 @@ class DeliveredIds:
         self._undelivered &= entries.keys()
         self._transcript_checked = self._transcript_checked or bool(entries)
         return known
-
-    def _may_be_forgotten(self, entry: InboxEntry) -> bool:
-        """Return True when the entry is old enough; at the first check an earlier process may have
-        delivered any entry.
-        """
-        return not self._transcript_checked or (parse_iso_ms(entry.timestamp or "") or 0) <= self._forgotten_ms
 
 
 def has_written_to_lead(conversation: Conversation) -> bool:

@@ -180,7 +180,8 @@ class Lead(Struct):
         async with self._turn_lock:
             result = await clear_conversation(self.agent)
             if result.done:
-                self.owes_answer, self.last_end = False, TurnEnd("done")
+                self.owes_answer = False
+                self.last_end = TurnEnd("done")
             return result
 
     def add_note(self, text: str, key: str = "") -> None:
@@ -204,7 +205,10 @@ class Lead(Struct):
         One turn at a time: a second caller waits for the first, whose turn may deliver its prompts too.
         """
         async with self._turn_lock:
-            await self._run_shell()
+            while (command := self.queue.next_shell_command()) is not None:  # the person's own commands, oldest first
+                self.queue.remove([command])
+                if self.on_shell is not None:
+                    self.save_note(await self.on_shell(command.text))
             await self._check_prompts()
             mail = await self._unread_mail()
             if (self.queue or mail) and self.agent.conversation.unanswered_calls():
@@ -226,10 +230,8 @@ class Lead(Struct):
             ]
             beside = list(self._quiet_notes)
             note = self.agent.tags.note("\n".join(lines))
-            blocks, ids = (
-                (*(block for _, block in beside), note),
-                (*(one for one, _ in beside), f"notice:{message_id()}"),
-            )
+            blocks = (*(block for _, block in beside), note)
+            ids = (*(one for one, _ in beside), f"notice:{message_id()}")
             return await self._run(UserMessage(blocks, ids), ())
 
     async def run_until_done(
@@ -242,7 +244,8 @@ class Lead(Struct):
         waits for the approval of its plan.
         """
         end = await self.run_turn() or self.last_end
-        reminded, looked = commands is not None, False  # the run before the wait has reminded it
+        reminded = commands is not None  # the run before the wait has reminded it
+        looked = False
         while end.stop == "done":
             self.team.changed.clear()
             if (next_end := await self.run_turn()) is not None:
@@ -325,13 +328,6 @@ class Lead(Struct):
         """Queue a prompt that no hook rejects, with its files and what hooks add to it."""
         blocks = (*self.agent.tags.with_files(content), *self.agent.tags.hook_notes(hook_contexts))
         self.queue.put("user", blocks, f"prompt:{message_id()}")
-
-    async def _run_shell(self) -> None:
-        """Run a person's own commands, oldest first, between turns. Their output does not wake the lead."""
-        while (command := self.queue.next_shell_command()) is not None:
-            self.queue.remove([command])
-            if self.on_shell is not None:
-                self.save_note(await self.on_shell(command.text))
 
     async def _ask_stop_hooks(self, end: TurnEnd, asked_before: bool) -> HookOutcome:
         """Return whether hooks want the lead to continue though it has answered."""

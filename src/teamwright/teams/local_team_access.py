@@ -25,7 +25,8 @@ class LocalTeamAccess:
 
     async def claim_next_task(self, name: str, tools: frozenset[str]) -> Task | None:
         """Claim the lowest free task for this member; it is woken when a draft task becomes free."""
-        tasks, settle_ms = self._team.tasks, self._team.external.settle_ms
+        tasks = self._team.tasks
+        settle_ms = self._team.external.settle_ms
         task = await tasks.claim_next(name, tools, settle_ms)
         if task is None:
             self._team.wake_idle_at(tasks.next_claim_at)

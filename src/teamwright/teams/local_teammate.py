@@ -255,7 +255,8 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
 
     async def _run_turns(self) -> None:
         self.hook_notes = self.agent.tags.hook_notes(await self.agent.hooks.run_start_hooks())
-        owes_answer, self.is_paused = self.agent.conversation.owes_answer, self.agent.conversation.interrupted
+        owes_answer = self.agent.conversation.owes_answer
+        self.is_paused = self.agent.conversation.interrupted
         if self.pending_plan.is_open:
             self.transition(LifecycleEvent.AWAIT, self.pending_plan.description)
             owes_answer = owes_answer and not self.pending_plan.ends_conversation(self.agent.conversation)

@@ -63,7 +63,8 @@ class Recipient(Struct, frozen=True):
 
     def outcome(self, team: SessionTeam, sender: str) -> str:
         """Return the outcome of a message that this member gets now."""
-        name, found = self.name.lower(), self.teammate
+        name = self.name.lower()
+        found = self.teammate
         if self.name == LEAD and team.ports.remote_state is None:
             if team.lead_mail is None:
                 return "no_consumer"
@@ -158,14 +159,15 @@ async def _send(
     """Put the message into the inbox, wake its reader, and count it for the ping-pong guard."""
     text = _masked(team, text)
     summary = _masked(team, summary) or default_summary(text)
-    author, name = team.find(sender), recipient.name
+    author = team.find(sender)
+    name = recipient.name
     is_quiet = call is not None and call.no_reply
     entry = InboxEntry(
         sender=sender,
         text=fence_protocol(text),
         summary=summary,
         timestamp=iso_time(),
-        color=_color(team, sender),
+        color=author.color if author is not None else None,
         msg_id=call.message_id_for(name) if call is not None else message_id(),
         extra={"no_reply": True} if is_quiet else {},
     )
@@ -271,7 +273,10 @@ async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was se
         is_resumable = file is not None and file.find_crashed(member.name) is not None
         crashed = [f'Agent with name "{member.name}" resumes it with its conversation.'] if is_resumable else []
         do = [*crashed, "Give the work to an agent that is running, or start a new teammate."]
-        raise ended_member(member.name, _running_names(team), note=note, do=do, crashed=is_resumable)
+        here = [m.name for m in team.running_members]
+        known = team.status.members if team.ports.remote_state is not None else {}
+        others = [name for name, one in known.items() if name not in {LEAD, *here} and not one.has_ended]
+        raise ended_member(member.name, [LEAD_ALIAS, *here, *others], note=note, do=do, crashed=is_resumable)
     return recipient
 
 
@@ -323,7 +328,8 @@ async def _find_earlier_send(
     if not await team.mailbox(name).contains(id):
         return None
     summary = _masked(team, summary) or default_summary(_masked(team, text))
-    found, own_color = team.find(name), _color(team, sender)
+    found = team.find(name)
+    own_color = _color(team, sender)
     if found is None:
         return Sent(name, id, "queued_next_round", None, summary, own_color)
     return Sent(found.name, id, "queued_next_round", found.color, summary, own_color, found.cap_reason)
@@ -345,13 +351,6 @@ def _raise_partial_send(sent: Sequence[Sent], refused: Sequence[tuple[str, Teamw
 def _color(team: SessionTeam, sender: str) -> str | None:
     member = team.find(sender)
     return member.color if member is not None else None
-
-
-def _running_names(team: SessionTeam) -> list[str]:
-    here = [m.name for m in team.running_members]
-    known = team.status.members if team.ports.remote_state is not None else {}
-    others = [name for name, one in known.items() if name not in {LEAD, *here} and not one.has_ended]
-    return [LEAD_ALIAS, *here, *others]
 
 
 def count_message(team: SessionTeam, sender: str, to: str) -> bool:

@@ -202,7 +202,8 @@ def apply_answer(
         if answer.get("approve") is True:
             if mode.read() != request["plan"]:
                 mode.write(str(request["plan"]))  # the approved text is the plan to carry out
-            by, call = str(answer.get("by") or ""), str(request.get("call") or "")
+            by = str(answer.get("by") or "")
+            call = str(request.get("call") or "")
             mode.leave(_granted_mode(answer), by=by, call=call, granted=granted)
         else:
             mode.set_pending_request("")

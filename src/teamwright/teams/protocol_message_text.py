@@ -225,8 +225,15 @@ def notice_text(reader: str, entry: InboxEntry, tags: RuntimeTags) -> str | None
     """Return the reader's text of a notice; None for plain text and for messages of other types."""
     message = parse_protocol(entry.text)
     if isinstance(message, ShutdownRequest) and entry.sender == LEAD != reader:
-        how = tags.reminder(_how_to_answer_stop(message.request_id))
-        return f"{_entry_text(entry, _stop_request_text(message), tags)}\n{how}"
+        why = f" Reason: {message.reason}" if message.reason else ""
+        what = f'The lead asks you to stop (shutdown_request, request_id "{message.request_id}").{why}'
+        id = escape_tags(str(message.request_id))
+        how = (
+            'Call SendMessage once, to "lead", with one of these as `message`:\n'
+            f'- to stop: {{"type": "shutdown_response", "request_id": "{id}", "approve": true}}\n'
+            '- to object because work would be lost: the same with "approve": false and a "reason"'
+        )
+        return f"{_entry_text(entry, what, tags)}\n{tags.reminder(how)}"
     body = _notice_sentence(reader, entry, message)
     return None if body is None else _entry_text(entry, body, tags)
 
@@ -277,11 +284,6 @@ def _idle_text(name: str, notice: IdleNotification) -> str:
     return f"{' '.join(lines)} {'Its last text' if notice.failure_reason else 'Its report'}:\n\n{notice.result}"
 
 
-def _stop_request_text(message: ShutdownRequest) -> str:
-    why = f" Reason: {message.reason}" if message.reason else ""
-    return f'The lead asks you to stop (shutdown_request, request_id "{message.request_id}").{why}'
-
-
 def _is_unopened_stop(team: SessionTeam, reader: str, entry: InboxEntry) -> bool:
     """Return True for a request to stop that the lead of this team has not opened for this reader, or has closed.
 
@@ -297,14 +299,6 @@ def _is_unopened_stop(team: SessionTeam, reader: str, entry: InboxEntry) -> bool
         request = team.requests.get(str(message.request_id))
         return request is None or not is_shutdown_request(request, teammate.name, teammate.incarnation)
     return True
-
-
-def _how_to_answer_stop(id: object) -> str:
-    return (
-        'Call SendMessage once, to "lead", with one of these as `message`:\n'
-        f'- to stop: {{"type": "shutdown_response", "request_id": "{escape_tags(str(id))}", "approve": true}}\n'
-        '- to object because work would be lost: the same with "approve": false and a "reason"'
-    )
 
 
 def message_text(team: SessionTeam, reader: str, entry: InboxEntry, tags: RuntimeTags) -> str | None:

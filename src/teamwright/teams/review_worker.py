@@ -106,7 +106,10 @@ class ReviewWorker:
         if task is None or note is None or not task.in_review:
             self._reviewers.pop(id, None)
         if task is None or note is None or not task.in_review or note.reviewer != USER:
-            self._cancel_questions(id)
+            # Others have answered: the questions to a person are withdrawn.
+            for key, question in self._questions.items():
+                if key.startswith(f"{id}:"):
+                    question.cancel()
         if task is None or note is None:
             return
         if task.in_review:
@@ -151,12 +154,6 @@ class ReviewWorker:
             left_s = min(left_s, RECHECK_S)
             self._awaits_recheck.add(task.id)
         self._timers[task.id] = asyncio.get_running_loop().call_later(left_s, self.note_tasks, [task.id])
-
-    def _cancel_questions(self, id: str) -> None:
-        """Withdraw the questions to a person about a task that others have answered."""
-        for key, question in self._questions.items():
-            if key.startswith(f"{id}:"):
-                question.cancel()
 
     def _end_question(self, key: str) -> None:
         self._questions.pop(key, None)
@@ -210,16 +207,16 @@ class ReviewWorker:
         elif task.review is Reviewer.LEAD and not is_leads:
             order = [LEAD, USER]
         else:
-            order = [*self._possible_members(note.author), *([] if is_leads else [LEAD]), USER]
+            team = self._team
+            external = team.external.external_names
+            found = [
+                m for m in team.running_members if not is_owner(note.author, m.name) and m.name.lower() not in external
+            ]
+            here = {m.name: m.agent.toolbox.names for m in team.in_process_members}
+            able = [m for m in found if "TaskUpdate" in here.get(m.name, {"TaskUpdate"})]
+            resting_first = [m.name for m in sorted(able, key=lambda m: not m.is_resting)]
+            order = [*resting_first, *([] if is_leads else [LEAD]), USER]
         return next((name for name in order if name not in note.asked), "")
-
-    def _possible_members(self, author: str) -> list[str]:
-        """Return the teammates that can review, resting ones first."""
-        team, external = self._team, self._team.external.external_names
-        found = [m for m in team.running_members if not is_owner(author, m.name) and m.name.lower() not in external]
-        here = {m.name: m.agent.toolbox.names for m in team.in_process_members}
-        able = [m for m in found if "TaskUpdate" in here.get(m.name, {"TaskUpdate"})]
-        return [m.name for m in sorted(able, key=lambda m: not m.is_resting)]
 
     async def _ask_person(self, task: Task, note: ReviewNote) -> None:
         """Ask a person by the request queue. Without an answer the review stays open, and the lead is notified."""

@@ -27,7 +27,7 @@ from teamwright.team_records.archive import find_archived
 from teamwright.team_records.file_stores import FileStores
 from teamwright.team_records.life_cycle import ENDED_STATES, FAILED_STATES, LifecycleEvent
 from teamwright.team_records.team_catalogue import archived_lead_mail
-from teamwright.team_records.team_state import Incarnation, PendingEnd, TeamFile
+from teamwright.team_records.team_state import Incarnation, PendingEnd
 from teamwright.teams.incoming_mail import starts_turn
 from teamwright.teams.outgoing_mail import send_protocol
 from teamwright.teams.plan_requests import close_plans
@@ -126,16 +126,14 @@ async def finish_end(team: SessionTeam, pending_end: PendingEnd, *, is_rerun: bo
         ids = sorted({*pending_end.tasks, *(task.id for task in handed)}, key=int)
         notice = notify_lead_of_end(team, pending_end, ids, is_rerun=is_rerun)
         await _try_step(team, name, "the lead could not be notified", notice, None)
-    over = team.state.change(lambda file: _without_member(file, pending_end))
-    await _try_step(team, name, "team.json still has it", over, None)
-
-
-def _without_member(file: TeamFile, pending_end: PendingEnd) -> TeamFile:
-    return (
-        file.with_crash(pending_end)
-        if pending_end.keeps
-        else file.without_incarnation(pending_end.name, pending_end.incarnation)
+    over = team.state.change(
+        lambda file: (
+            file.with_crash(pending_end)
+            if pending_end.keeps
+            else file.without_incarnation(pending_end.name, pending_end.incarnation)
+        )
     )
+    await _try_step(team, name, "team.json still has it", over, None)
 
 
 def _keeps_place(team: SessionTeam, teammate: Teammate) -> bool:

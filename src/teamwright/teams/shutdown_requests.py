@@ -254,7 +254,8 @@ def is_computed_for(member: MemberStatus) -> bool:
 
 async def _enforce_deadline(team: SessionTeam, target: StopTarget, request_id: str) -> None:
     """End the member when the deadline passes without an answer. Stops as soon as the member has ended."""
-    limit_s, teammate = team.settings.shutdown_objection_s, target.teammate
+    limit_s = team.settings.shutdown_objection_s
+    teammate = target.teammate
     if teammate is None:
         await asyncio.sleep(limit_s)
     elif teammate.run_task is not None:

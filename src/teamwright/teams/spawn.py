@@ -18,7 +18,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from teamwright.mail.mailbox import Mailbox
 from teamwright.mail.message_size import check_text_size
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, UsageError
@@ -63,7 +62,13 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
     Raises InvalidName, TeamRefused (a live name, a requester that is not the lead), LimitExceeded, CannotStart; then
     the start is undone.
     """
-    _refuse_teammate(requester)
+    if requester != LEAD:
+        raise TeamRefused(
+            "team-refused",
+            "a teammate cannot start teammates: the team is flat",
+            do=["Call Agent without name for a sub-agent, or ask lead for another teammate."],
+            note="nothing was started",
+        )
     if not spec.prompt.strip():
         raise UsageError("usage", "a teammate needs a prompt", note="nothing was started")
     check_text_size(spec.prompt, "the prompt", "nothing was started")
@@ -73,7 +78,8 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
         (teammate for teammate in team.members.values() if spec.call and teammate.call == spec.call), None
     ):
         return before  # this call started it before a kill, perhaps as `name-2`; it may have ended
-    if spec.call and team.exists and (over := await _earlier_end(team, spec.call)):
+    earlier = await team.state.read() if spec.call and team.exists else None
+    if earlier is not None and (over := earlier.describe_end(spec.call)):  # the call started it before a kill
         raise CannotStart("backend", over, do=["Start another one if the work is still to be done."])
     model = (spec.model or PROGRAM_DEFAULT_MODEL) if spec.command else await team.builder.wire_model(spec)
     _refuse_while_closing(team)
@@ -95,7 +101,9 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
             undo.push_async_callback(end_incarnation, team, member.name, incarnation.incarnation)
             member = await _set_backend(team, member, backend)
             inbox = team.mailbox(member.name)
-            await _drop_stale(inbox)
+            # Requests and assignments to an earlier incarnation of the name; texts of people are kept.
+            unread = await inbox.unread()
+            await inbox.mark_delivered({e.msg_id for e in unread if e.msg_id and parse_protocol(e.text) is not None})
             undo.push_async_callback(inbox.mark_delivered, {incarnation.first})
             await send_first_prompt(team, member, incarnation, spec.description)
             if team.launcher is not None and backend != IN_PROCESS:
@@ -160,22 +168,6 @@ async def restart(team: SessionTeam, member: RosterMember, incarnation: Incarnat
     return await start_in_process(team, member, incarnation, undo, resumed=True)
 
 
-def _refuse_teammate(requester: str) -> None:
-    if requester != LEAD:
-        raise TeamRefused(
-            "team-refused",
-            "a teammate cannot start teammates: the team is flat",
-            do=["Call Agent without name for a sub-agent, or ask lead for another teammate."],
-            note="nothing was started",
-        )
-
-
-async def _earlier_end(team: SessionTeam, call: str) -> str:
-    """Return the end of the member that this call started before a kill, if that member has ended."""
-    file = await team.state.read()
-    return file.describe_end(call) if file is not None else ""
-
-
 async def _begin_incarnation(team: SessionTeam, member: RosterMember, spec: SpawnSpec) -> Incarnation:
     """Record a new incarnation of the member, with a separate transcript for each."""
 
@@ -237,12 +229,6 @@ def _hold_name(team: SessionTeam, name: str) -> Generator[None]:
 def _refuse_while_closing(team: SessionTeam) -> None:
     if team.closing:
         raise TeamRefused("team-refused", "the session is ending", note="nothing was started")
-
-
-async def _drop_stale(inbox: Mailbox) -> None:
-    """Remove requests and assignments to an earlier incarnation of the name; texts of people are kept."""
-    unread = await inbox.unread()
-    await inbox.mark_delivered({e.msg_id for e in unread if e.msg_id and parse_protocol(e.text) is not None})
 
 
 async def _set_backend(team: SessionTeam, member: RosterMember, backend: str) -> RosterMember:
@@ -310,7 +296,12 @@ async def start_in_process(
         stop_request=find_read_request(team, name, incarnation.incarnation, agent.conversation) if resumed else None,
         pending_plan=pending_plan(team.requests, name, incarnation.incarnation) if resumed else NO_PENDING_PLAN,
     )
-    _forget_ended(team)
+    over = [
+        teammate.name for teammate in team.members.values() if teammate.state in ENDED_STATES and teammate.end_processed
+    ]
+    for gone in over[: max(0, len(over) - MAX_ENDED_KEPT)]:
+        del team.members[gone]
+        team.external.own_entries.pop(gone, None)
     team.members[name] = teammate
     team.external.own_entries[name] = member
     unfollow = team.watch_inbox(name, incoming)
@@ -322,16 +313,6 @@ async def start_in_process(
     if teammate.state in ENDED_STATES and not teammate.turns and not resumed:
         raise TeamRefused("team-refused", f"{teammate.name} was ended while it started", note="nothing was started")
     return teammate
-
-
-def _forget_ended(team: SessionTeam) -> None:
-    """Forget all but the last ended members: results count from events, files have the rest."""
-    over = [
-        teammate.name for teammate in team.members.values() if teammate.state in ENDED_STATES and teammate.end_processed
-    ]
-    for name in over[: max(0, len(over) - MAX_ENDED_KEPT)]:
-        del team.members[name]
-        team.external.own_entries.pop(name, None)
 
 
 def _on_run_end(

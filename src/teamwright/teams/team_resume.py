@@ -205,7 +205,8 @@ async def _locate_transcript(team: SessionTeam, member: RosterMember, incarnatio
     # The home was moved, or the session fetched into it. The former home may still have a file that its process was
     # killed before sharing: no other machine would find what the member reads from now on.
     if path.parts[-4:-3] and path != here:
-        path, incarnation = here, replace(incarnation, transcript=str(here))
+        path = here
+        incarnation = replace(incarnation, transcript=str(here))
         await team.state.change(lambda file: file.with_incarnation(member.name, incarnation))
     if _has_transcript(path):
         return incarnation

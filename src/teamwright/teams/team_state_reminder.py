@@ -56,7 +56,12 @@ class StateReminder(Struct):
         lines += self._identity(agent)
         if self.team is not None:
             lines += self._members(self.team, agent.name)
-            lines += await self._remote_members(self.team)
+            from teamwright.teams.member_state import remote_members
+
+            others = await remote_members(self.team)
+            lines += (["Members:"] if others else []) + [
+                f"- {member.name} ({escape_tags(member.agent_type)}): {member.state}" for member in others
+            ]
             found = await self.team.tasks.snapshot()
             lines += _tasks(found.tasks, agent.name)
             lines += [f"- #{one.id} [damaged] {escape_tags(str(one))}" for one in found.damaged]
@@ -80,7 +85,8 @@ class StateReminder(Struct):
         if self.team is None:
             yield f"You are the sub-agent {agent.agent_id}: your final answer goes to who started you. {place}"
         elif agent.name != LEAD:
-            name, team = agent.name, self.team.name
+            name = agent.name
+            team = self.team.name
             yield f'You are {name}, a member of the team "{team}"; its lead is {LEAD_ALIAS}. {place}'
         elif self.team.exists:
             yield f'You lead the team "{self.team.name}". {place}'
@@ -94,15 +100,6 @@ class StateReminder(Struct):
         for teammate in others:
             waits = f", waits for {_shorten(teammate.waiting_on)}" if teammate.waiting_on else ""
             yield f"- {teammate.name} ({escape_tags(teammate.agent_type)}): {teammate.state}{waits}"
-
-    async def _remote_members(self, team: SessionTeam) -> list[str]:
-        """Return the members in other processes, when this is a member's own process."""
-        from teamwright.teams.member_state import remote_members
-
-        others = await remote_members(team)
-        return (["Members:"] if others else []) + [
-            f"- {member.name} ({escape_tags(member.agent_type)}): {member.state}" for member in others
-        ]
 
     def _requests(self, team: SessionTeam, name: str) -> Iterator[str]:
         if not team.exists:

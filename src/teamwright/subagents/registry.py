@@ -102,7 +102,8 @@ class Subagents(SubagentRuns):
         """
         spec = self.builder.resolve(spec)
         self._check_limit()
-        id, transcript = self._new_id()
+        while (id := run_id()) in self.runs or os.path.exists(transcript := self.builder.transcript_path(id)):
+            pass
         run = SubagentRun(
             id,
             owner,
@@ -173,7 +174,9 @@ class Subagents(SubagentRuns):
         run.queue.remove(commands)
         opening = to_user_message(commands) if commands else None
         run.reset()
-        run.agent, run.transcript, run.started_ms = agent, agent.conversation.path, now_ms()
+        run.agent = agent
+        run.transcript = agent.conversation.path
+        run.started_ms = now_ms()
         file = OutputFile(run.output_file)
         if run.background:
             run.released.set()
@@ -205,11 +208,6 @@ class Subagents(SubagentRuns):
         if self._closed:
             raise LimitExceeded("limit", "the session has ended", note="nothing was started")
         self._limits.check_subagents(len(self.running_runs()) + self._starting)
-
-    def _new_id(self) -> tuple[str, Path]:
-        while (id := run_id()) in self.runs or os.path.exists(path := self.builder.transcript_path(id)):
-            pass
-        return id, path
 
     # ── one run ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

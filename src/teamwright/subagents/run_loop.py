@@ -82,22 +82,17 @@ async def run_subagent(
     steering = QueueSteering(run)
 
     async def late_input() -> UserMessage | None:
-        await _wait_for_input(run, running_kind, patience_s)
+        with suppress(TimeoutError):  # while what it started is running
+            while not run.queue and (what := running_kind()):
+                run.input_arrived.clear()
+                async with time_limit(patience_s if what == "jobs" else None):
+                    await run.input_arrived.wait()
         return await steering.next_input()
 
     async def ask_hooks(end: TurnEnd, again: bool) -> HookOutcome:
         return await agent.hooks.run_stop_hooks(SUBAGENT_STOP, end.text, again=again)
 
     return await run_turn(agent, opening, steering, ask_hooks=ask_hooks, late_input=late_input)
-
-
-async def _wait_for_input(run: SubagentRun, running_kind: Callable[[], RunningKind], patience_s: float) -> None:
-    """Wait for input while what it started is running."""
-    with suppress(TimeoutError):
-        while not run.queue and (what := running_kind()):
-            run.input_arrived.clear()
-            async with time_limit(patience_s if what == "jobs" else None):
-                await run.input_arrived.wait()
 
 
 class RunEvents:

@@ -120,7 +120,13 @@ def _changed_file(context: DecisionContext, command: ShellCommand, named: Sequen
             return str(path)
         if str(path) in HARMLESS_FILES or str(path) in texts:
             continue
-        if not (_may_be_changed(context, path) or _is_named(command, str(path), named)):
+        real = real_path(context.locate(path)[1])
+        inside = f"{real}/".startswith(context.directories) or context.is_temporary(real)
+        if not (
+            inside
+            or judge_path(context, "Write", path, writes=True).verdict is Verdict.ALLOW
+            or _is_named(command, str(path), named)
+        ):
             return str(path)
     return ""
 
@@ -131,13 +137,6 @@ def _is_beyond(context: DecisionContext, path: Path, program: str) -> bool:
         return True
     by_rule = decision.verdict is Verdict.ALLOW and not decision.rule.startswith("mode ")
     return not by_rule and program not in REPLACES_NAMES and has_other_names(context, path)
-
-
-def _may_be_changed(context: DecisionContext, path: Path) -> bool:
-    """Return True for a file inside the directories, or one that a rule lets be changed."""
-    real = real_path(context.locate(path)[1])
-    inside = f"{real}/".startswith(context.directories) or context.is_temporary(real)
-    return inside or judge_path(context, "Write", path, writes=True).verdict is Verdict.ALLOW
 
 
 def _is_named(command: ShellCommand, path: str, named: Sequence[str]) -> bool:
@@ -215,7 +214,8 @@ def _uncovered_file(context: DecisionContext, command: ShellCommand, named: Sequ
 
 def _followed_link(context: DecisionContext, command: ShellCommand, words: Words, named: Sequence[str]) -> str:
     """Return a link below an operand that leads outside and that the command follows, or an empty text."""
-    name, words = base_name(words[0]) or "", words[1:]
+    name = base_name(words[0]) or ""
+    words = words[1:]
     if name not in {"scp", "zip"} or not any(word and _RECURSIVE.match(word) for word in words):
         return ""
     flags = list(itertools.takewhile(lambda word: word is not None and _PLAIN_FLAGS.fullmatch(word), words))

@@ -216,7 +216,7 @@ def _changed_as_written(command: ShellCommand, understood: bool) -> ChangedFiles
     others = set[Path]()
     targets = (
         *_named_targets(name, command, understood),
-        *_option_targets(name, command),
+        *(target for option in _TARGET_OPTIONS.get(name, ()) for target in option_values(option, command)),
         *copied_names(name, command),
         *_targets_by_order(name, command),
     )
@@ -369,12 +369,6 @@ def _git_paths(command: ShellCommand, at: int) -> Iterator[Shape]:
         for place in command.directories:
             tops = possible_trees(place) if place is not None else ()
             yield from ((os.path.join(top, (command.words[at] or "")[signs.end() :]),) for top in ("", *tops))
-
-
-def _option_targets(name: str, command: ShellCommand) -> Iterator[Operand]:
-    """Yield the output files that options name: in the next word, joined, or after `=`; options may be abbreviated."""
-    for option in _TARGET_OPTIONS.get(name, ()):
-        yield from option_values(option, command)
 
 
 def _targets_by_order(name: str, command: ShellCommand) -> Iterator[Operand]:

@@ -18,7 +18,7 @@ from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.verdict import Access
 from teamwright.shell_lines.command_words import base_name, word_set
 from teamwright.shell_lines.parse import parse_command
-from teamwright.shell_lines.parsed_line import FileRedirect, ParsedLine, ShellCommand
+from teamwright.shell_lines.parsed_line import ParsedLine, ShellCommand
 from teamwright.shell_lines.step_limit import spend_steps
 
 _COPIES_LINKS = re.compile(r"-[A-Za-z]*[ls]|--(link|sym)")
@@ -75,7 +75,12 @@ def _with_made_links(parsed: ParsedLine, line: str) -> ParsedLine:
     try:
         links = _LineLinks(makers, repeats=_REPEATS.search(line) is not None)
         commands = list(itertools.islice(_follow_commands(parsed.commands, links), _MAX_MADE + 1))
-        redirects = [followed for one in parsed.redirects for followed in _follow_redirect(one, links.targets)]
+        redirects = [
+            replace(one, target=followed)
+            for one in parsed.redirects
+            for place in one.directories
+            for followed in _follow_word(one.target, place, links.targets)
+        ]
         if len(commands) > _MAX_MADE:
             raise _TooManyLinks
     except _TooManyLinks:
@@ -151,15 +156,11 @@ class _LineLinks:
             if self._steps < 0:
                 raise _TooManyLinks
             earlier = {link: set(to) for link, to in self.targets.items() if f"{link}/".startswith(f"{top}/")}
-            _merge(earlier, self._links_below(top))
+            if top not in self._below:
+                self._below[top] = self._search(top)
+            _merge(earlier, self._below[top])
             _merge(found, {destination + link[len(top) :]: targets for link, targets in earlier.items()})
         return found
-
-    def _links_below(self, top: str) -> Links:
-        """Return the links at and below a path."""
-        if top not in self._below:
-            self._below[top] = self._search(top)
-        return self._below[top]
 
     def _search(self, top: str) -> Links:
         found: Links = {}
@@ -257,8 +258,3 @@ def _follow_commands(commands: Sequence[ShellCommand], links: _LineLinks) -> Ite
         for place, (at, word) in itertools.product(command.directories, enumerate(command.words[1:], 1)):
             for followed in _follow_word(word, place, before):
                 yield replace(command, words=(*command.words[:at], followed, *command.words[at + 1 :]), role="guess")
-
-
-def _follow_redirect(redirect: FileRedirect, links: Links) -> Iterator[FileRedirect]:
-    for place in redirect.directories:
-        yield from (replace(redirect, target=followed) for followed in _follow_word(redirect.target, place, links))

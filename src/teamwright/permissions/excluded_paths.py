@@ -50,7 +50,9 @@ def patterns_below(pattern: Segments, directory: Sequence[str]) -> set[Segments]
 
 def compile_patterns(patterns: Iterable[Segments]) -> re.Pattern[str]:
     """Return one expression that matches, in full, the relative paths that one of the patterns names."""
-    return re.compile("|".join(map(_expression, patterns)) or r"(?!)", re.IGNORECASE | re.DOTALL)
+    return re.compile(
+        "|".join(f"{path_expression(pattern)}(?:/.*)?" for pattern in patterns) or r"(?!)", re.IGNORECASE | re.DOTALL
+    )
 
 
 def segment_expression(name: str) -> str:
@@ -86,10 +88,6 @@ def path_expression(names: Sequence[str]) -> str:
     above = "(?:[^/]+/)*?"
     *middle, last = more
     return "".join((f"{first}/" if first else "", *(f"(?>{above}{run}/)" for run in middle), above, last or "[^/]*"))
-
-
-def _expression(segments: Segments) -> str:
-    return f"{path_expression(segments)}(?:/.*)?"
 
 
 def _next_positions(pattern: Segments, begin: int, part: str) -> set[int]:

@@ -231,7 +231,11 @@ class _Search(Struct):
             elif word is not None:
                 self.files |= self._existing(word, places)
             else:
-                self._add_shape(command.shape(at))
+                # The files that the fixed end of an unknown word names, from the root on.
+                shape = command.shape(at)
+                end = shape[-1] if shape else None
+                if end is not None and end.startswith("/"):
+                    self.files |= {path for path in self._inside(end.lstrip("/"), [self.root]) if os.path.isfile(path)}
         if command.role == "wrap":
             return
         if command.role == "guess" and command.name and "/" not in command.name:
@@ -273,12 +277,6 @@ class _Search(Struct):
         """Return the plain files that a word names: a program that is not known may run them."""
         parts = {word, word.rpartition("=")[2]} - {""}
         return {path for part in parts for path in self._inside(part, places) if os.path.isfile(path)}
-
-    def _add_shape(self, shape: Sequence[str | None]) -> None:
-        """Add the files that the fixed end of an unknown word names, from the root on."""
-        end = shape[-1] if shape else None
-        if end is not None and end.startswith("/"):
-            self.files |= {path for path in self._inside(end.lstrip("/"), [self.root]) if os.path.isfile(path)}
 
     def _add_matches(self, program: str, pattern: str, places: Iterable[Path], *, is_plain: bool) -> None:
         """Add the directory in which a pattern finds names. Files of another name may be there later."""
@@ -396,7 +394,8 @@ class _Search(Struct):
         while words[:1] and words[0] in GIT_PLAIN_OPTIONS:
             words = words[1:]
         if words[:1] == ["-C"] and len(words) > 1 and words[1] is not None and self._place(words[1]) == self.root:
-            words, places = words[2:], [self.root]
+            words = words[2:]
+            places = [self.root]
         elsewhere = [place for place in places if place != self.root]
         verb = words[0] if words else ""
         rest = replace(command, words=("git", *words), globs=frozenset[int]()) if words != args else command
@@ -553,7 +552,11 @@ class _Search(Struct):
             for directory in (base, *base.parents):
                 if not directory.is_relative_to(self.root):
                     break
-                self._add_settings(program, directory, depth)
+                for name in RUNNERS[program]:
+                    file = Path(os.path.realpath(directory / name))
+                    if file.is_relative_to(self.root):
+                        self.settings.add(file)
+                        self._read_settings(file, depth)
         for word in known:
             for path in self._inside(word, bases):
                 if os.path.isdir(path):
@@ -561,13 +564,6 @@ class _Search(Struct):
                 elif os.path.isfile(path):
                     self._read_settings(path, depth)
         self.doubt(f"{program} runs what the project says")
-
-    def _add_settings(self, program: str, directory: Path, depth: int) -> None:
-        for name in RUNNERS[program]:
-            path = Path(os.path.realpath(directory / name))
-            if path.is_relative_to(self.root):
-                self.settings.add(path)
-                self._read_settings(path, depth)
 
     def _read_settings(self, path: Path, depth: int) -> None:
         """Read a Makefile, a package.json and the like for the programs that it names."""

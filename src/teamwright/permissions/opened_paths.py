@@ -121,7 +121,7 @@ class _Line(Struct):
             if not (is_text and _is_wide(real)):
                 self._open(real)
         elif os.path.exists(real):
-            self._open(real if _is_wide(above) or _is_system(above) else above)
+            self._open(real if _is_wide(above) or any(is_inside(above, top) for top in SYSTEM) else above)
         elif os.path.isdir(above) and not (is_text and _is_wide(above)):
             self._open_directory(real, above)
 
@@ -255,7 +255,8 @@ def _word_paths(command: ShellCommand, name: str, programs: set[str | None], scr
     before = ""
     for at, word in enumerate(command.words[1:], 1):
         spend_steps()
-        option, before = before, word or ""
+        option = before
+        before = word or ""
         if at == script:
             continue
         if at in texts:
@@ -325,7 +326,3 @@ def _is_wide(directory: str) -> bool:
     real = directory.rstrip("/") or os.sep
     home = os.path.realpath(os.path.expanduser("~"))
     return real.count("/") <= 1 or is_inside(home, real)
-
-
-def _is_system(directory: str) -> bool:
-    return any(is_inside(directory, top) for top in SYSTEM)

@@ -148,7 +148,8 @@ def _find_other_names(directory: str) -> str:
 
 def _refusal_by_owner(context: DecisionContext, path: Path, is_pathspec: bool) -> Decision | None:
     """Return the refusal of a change to a path that others own, or that is outside the agent's worktree."""
-    owned, tree = context.scope.ownership, context.scope.worktree
+    owned = context.scope.ownership
+    tree = context.scope.worktree
     outside = None
     if tree is not None:
         outside = tree.refusal(path, context.scope.directories, is_pathspec=is_pathspec)
@@ -313,15 +314,15 @@ def _is_private(context: DecisionContext, rules: ToolRules, named: str, real: st
         return False
     if any(one.lower().startswith(context.private) and place.startswith(one) for one in context.directories):
         return False  # an agent that works inside a private directory may use the files given to it
+    # A general rule does not open the private directories: only one that names them.
     lifted = (
-        rule for rule in rules.allow if rule.by_user and not rule.is_whole_tool and _names_private(context, rule.text)
+        rule
+        for rule in rules.allow
+        if rule.by_user
+        and not rule.is_whole_tool
+        and any(directory.name in rule.text for directory in context.scope.private)
     )
     return not any(rule.matches_path(named, real) for rule in lifted)
-
-
-def _names_private(context: DecisionContext, text: str) -> bool:
-    """Return True when a rule names the private directories. A general rule does not open them."""
-    return any(directory.name in text for directory in context.scope.private)
 
 
 _ADDRESSES = ("/dev/tcp/", "/dev/udp/", "/inet/", "/inet4/", "/inet6/")

@@ -213,7 +213,12 @@ def _names(pattern: str, command: ShellCommand) -> list[str] | None:
 
     A `?` is a character or a byte, depending on the shell's locale: both must match the same names.
     """
-    if len(command.directories) != 1 or None in command.directories or "**" in pattern or _matches_parent(pattern):
+    if (
+        len(command.directories) != 1
+        or None in command.directories
+        or "**" in pattern
+        or any(part[:1] == "." and set(part) & set("*?") and fnmatchcase("..", part) for part in pattern.split("/"))
+    ):
         return None
     place = str(next(iter(command.directories)))
     pattern = os.path.expanduser(pattern)
@@ -225,11 +230,6 @@ def _names(pattern: str, command: ShellCommand) -> list[str] | None:
         if matched is None or sorted(matched) != sorted(found):
             return None
     return sorted(found)
-
-
-def _matches_parent(pattern: str) -> bool:
-    """Return True when a part of the pattern also matches `..`, as it does in bash before 5.2."""
-    return any(part[:1] == "." and set(part) & set("*?") and fnmatchcase("..", part) for part in pattern.split("/"))
 
 
 def absolute_paths(command: ShellCommand, paths: tuple[str, ...]) -> tuple[Path, ...] | None:

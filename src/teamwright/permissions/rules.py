@@ -254,9 +254,11 @@ class PathPattern(Struct, frozen=True):
             top, slash, below = rest.partition("/")
             real_root, real_rest = (Path("/"), rest) if "*" in top else (Path(real_path("/" + top)), slash + below)
         elif pattern == "~" or pattern.startswith("~/"):
-            real_root, real_rest = Path(real_path(root)), rest
+            real_root = Path(real_path(root))
+            real_rest = rest
         else:
-            real_root, real_rest = Path(real_path(base)), rest
+            real_root = Path(real_path(base))
+            real_rest = rest
         begins = ((root, rest), (real_root, real_rest))
         flags = re.IGNORECASE if strict else 0
         named = _path_expression(root, rest)
@@ -266,7 +268,9 @@ class PathPattern(Struct, frozen=True):
             real += "|" + _path_expression(Path(real_path(fixed)), rest)
         written = (_written_part(*begin) for begin in begins)
         forms = {*begins, *((Path(real_path(fixed)), below) for fixed, below in written)}
-        parts = tuple(_segments(*form) for form in forms)
+        parts = tuple(
+            tuple(part for part in f"{top}/{below}".split("/") if part not in {"", "."}) for top, below in forms
+        )
         names = tuple(NamePattern.parse(str(root), rest) for root, rest in dict.fromkeys(begins))
         return cls(re.compile(named, flags), re.compile(real, flags), parts, names)
 
@@ -291,10 +295,6 @@ def _written_part(root: Path, rest: str) -> tuple[Path, str]:
     parts = [part for part in rest.split("/") if part]
     count = next((at for at, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
     return root.joinpath(*parts[:count]), "/".join(parts[count:])
-
-
-def _segments(root: Path, rest: str) -> Segments:
-    return tuple(part for part in f"{root}/{rest}".split("/") if part not in {"", "."})
 
 
 def _path_expression(root: Path, rest: str) -> str:

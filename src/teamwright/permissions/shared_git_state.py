@@ -7,7 +7,6 @@ command that is not known here asks: it may be an alias. Depends on git's syntax
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Protocol
 
 from teamwright.permissions.git_policy import is_known_subcommand, split_git_command
@@ -241,8 +240,6 @@ def _transfers(name: str, rest: Words, operands: list[str | None]) -> bool:
         return True
     if any(word is None or _LOCAL.match(word) for word in operands[:1]):
         return name != "pull" or len(operands) > 1
-    return name != "push" and _writes_refs(operands[1:])
-
-
-def _writes_refs(refspecs: Iterable[str | None]) -> bool:
-    return any(word is None or (":" in word and not _OF_REMOTES.fullmatch(word)) for word in refspecs)
+    return name != "push" and any(
+        word is None or (":" in word and not _OF_REMOTES.fullmatch(word)) for word in operands[1:]
+    )

@@ -32,7 +32,8 @@ def replace_rules(context: DecisionContext, former: Collection[Rule], rules: Ite
     gone = set(map(id, former))
     moved = set[Rule]()
     if (place := context.scope.worktree) is not None:
-        moved, rules = set(move_rules(former, place)), move_rules(rules, place)
+        moved = set(move_rules(former, place))
+        rules = move_rules(rules, place)
     remaining_rules = (rule for rule in context.rules.rules if id(rule) not in gone and rule not in moved)
     return replace(context, rules=RuleIndex((*rules, *remaining_rules)))
 
@@ -56,7 +57,11 @@ def move_scope(scope: PermissionScope, place: WorktreeBounds) -> PermissionScope
     A directory of another worktree, in which the session works, does not.
     """
     own = [place.checkout, place.tree, *([scope.worktree.tree] if scope.worktree is not None else [])]
-    also = tuple(path for path in scope.directories if all(_is_apart(path, one) for one in own))
+    also = tuple(
+        path
+        for path in scope.directories
+        if all(not path.is_relative_to(one) and not one.is_relative_to(path) for one in own)
+    )
     files = frozenset(_moved(path, place) for path in scope.hook_files)
     trees = frozenset(_moved(path, place) for path in scope.hook_trees)
     return replace(
@@ -89,10 +94,6 @@ def _move_pattern(pattern: str, place: WorktreeBounds, former: Path | None) -> s
         return pattern
     rest = itertools.dropwhile(lambda part: not set(part) & set("*?"), parts)
     return f"/{place.tree.joinpath(fixed.relative_to(origin), *rest)}"
-
-
-def _is_apart(one: Path, other: Path) -> bool:
-    return not one.is_relative_to(other) and not other.is_relative_to(one)
 
 
 def _moved(path: str, place: WorktreeBounds) -> str:

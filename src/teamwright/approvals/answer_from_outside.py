@@ -6,7 +6,6 @@ answer counts. Depends on request files and doorbells.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 
 from msgspec import Struct
@@ -106,7 +105,8 @@ def answer_in_process(home: Home, id: str, answer: RequestAnswer) -> AnswerOutco
 
 def _not_open(home: Home, id: str, answer: RequestAnswer) -> AnswerOutcome:
     """Return the outcome for an id without an open request: its closed request, else the most similar open ids."""
-    for box in _boxes(home):
+    for place in request_directories(home, empty=True):
+        box = RequestStore(place.box)
         known = [one for one in box.retired_ids() if matches_id(one, id)]
         if len(known) == 1 and (outcome := _already_answered(box, known[0], answer)) is not None:
             return outcome
@@ -128,8 +128,3 @@ def _already_answered(
     box.record_late_answer(id, answer_body(answer, answer.by or ELSEWHERE))
     ring(doorbell_of(box.directory))
     return AnswerOutcome(EXPIRED if first.by == "deadline" else LATE, request, first.by, first.verdict, first.text)
-
-
-def _boxes(home: Home) -> Iterator[RequestStore]:
-    """Yield all directories of requests, including those without an open request."""
-    yield from (RequestStore(place.box) for place in request_directories(home, empty=True))

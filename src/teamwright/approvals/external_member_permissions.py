@@ -84,7 +84,10 @@ class ExternalMemberPermissions(Struct):
         with suppress(TeamwrightError):
             for row in self.team.requests.open_requests() if self.team.exists else ():
                 if row.get("kind") == KIND and str(row.get("requester")).lower() == member.lower():
-                    self._over(str(row["id"]), {"verdict": "deny", "text": "it has ended", "by": "cancelled"})
+                    id = str(row["id"])
+                    with suppress(TeamwrightError):
+                        self.team.requests.answer(id, {"verdict": "deny", "text": "it has ended", "by": "cancelled"})
+                        self.team.requests.retire(id)
 
     async def close(self) -> None:
         """Stop asking. The next process that leads the team asks again. May be called twice."""
@@ -120,11 +123,6 @@ class ExternalMemberPermissions(Struct):
             box.open(id, {**body, "asked": request_fields})
         return True
 
-    def _over(self, id: str, body: Mapping[str, Any]) -> None:
-        with suppress(TeamwrightError):
-            self.team.requests.answer(id, body)
-            self.team.requests.retire(id)
-
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
@@ -133,7 +131,10 @@ class ExternalMemberPermissions(Struct):
 
     async def _ask(self, member: str, request: PermissionRequest) -> None:
         tool_input = cast("object", request.input)  # input of another program may have any type
-        if not isinstance(tool_input, dict) or not all(isinstance(part, str) for part in _texts(request)):
+        if not isinstance(tool_input, dict) or not all(
+            isinstance(part, str)
+            for part in (request.request_id, request.tool_name, request.tool_use_id, request.description)
+        ):
             await self._tell(member, request, PermissionAnswer(False, "policy", "the request is not understood"))
             return
         followed = self._followed.get(member.lower())
@@ -180,7 +181,8 @@ class ExternalMemberPermissions(Struct):
 
     async def _send(self, member: str, request: PermissionRequest, answer: Mapping[str, Any]) -> None:
         """Send the answer to the member, once for each request; a member that has left receives nothing."""
-        team, id = self.team, request.request_id
+        team = self.team
+        id = request.request_id
         response: ProtocolMessage = PermissionResponse(
             request_id=id, subtype="error", error=answer["text"] or "Permission denied"
         )
@@ -213,10 +215,6 @@ def _asked_in(row: Mapping[str, Any], member: str, incarnation: int | None) -> P
         return None
     request = parse_protocol(json.dumps(row.get("asked")))
     return request if isinstance(request, PermissionRequest) else None
-
-
-def _texts(request: PermissionRequest) -> tuple[object, ...]:
-    return request.request_id, request.tool_name, request.tool_use_id, request.description
 
 
 def _accepted_suggestions(offered: object) -> tuple[PermissionUpdate, ...]:

@@ -215,7 +215,8 @@ class PlanApprovals(Struct):
         if id in self._watched or (request.get("target") == POLICY_APPROVER and not beyond):
             return
         task = asyncio.create_task(self._wait_for_answer(id, request), name=f"answer to {id}")
-        self._watched[id], self._asks_for[id] = task, str(request["requester"]).lower()
+        self._watched[id] = task
+        self._asks_for[id] = str(request["requester"]).lower()
         task.add_done_callback(lambda _: (self._watched.pop(id, None), self._asks_for.pop(id, None)))
 
     async def _wait_for_answer(self, id: str, request: Mapping[str, Any]) -> None:
@@ -256,7 +257,8 @@ class PlanApprovals(Struct):
     async def _ask(self, request: Mapping[str, Any]) -> PermissionAnswer | None:
         """Return the person's answer; None when the question was cancelled because the session closes."""
         rules = tuple(str(rule) for rule in request.get("rules") or ())
-        member, use = str(request["requester"]), str(request.get("tool_use_id") or "")
+        member = str(request["requester"])
+        use = str(request.get("tool_use_id") or "")
         answer = await self.approver.ask(_question(member, str(request["plan"]), str(request["plan_file"]), rules, use))
         if answer.by == "cancelled":
             return None

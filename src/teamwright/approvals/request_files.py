@@ -362,7 +362,8 @@ def _of_team(home: Home, box: Path) -> RequestDirectory | None:
     directory = box.parent.name
     try:
         stores = FileStores(home)
-        file, name = stores.read_state(directory), stores.read_roster(directory).name
+        file = stores.read_state(directory)
+        name = stores.read_roster(directory).name
     except (TeamwrightError, OSError, ValueError):
         return None
     if file is None:

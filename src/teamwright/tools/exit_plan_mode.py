@@ -64,7 +64,11 @@ class ExitPlanMode(Tool[ExitPlanInput]):
         if (refusal := self._refusal()) is not None:
             return refusal
         if mode.pending_request and not ctx.is_rerun:
-            return _waiting_result(mode.pending_request)
+            text = (
+                f"Your plan was handed in already ({mode.pending_request}) and is not answered yet; nothing was handed "
+                "in again.\nYour turn ends here; you are woken by the answer."
+            )
+            return ToolResult(text, is_error=True, brief="waits for an answer already", ends_turn=True)
         mode.enter()  # an agent that others put into plan mode has a plan file from here on
         plan = self._plan(call, ctx)
         if isinstance(plan, ToolResult):
@@ -116,7 +120,12 @@ class ExitPlanMode(Tool[ExitPlanInput]):
 
     def _outcome_result(self, outcome: PlanOutcome) -> ToolResult:
         if outcome.approved is None:
-            return _submitted_result(outcome)
+            whom = "the lead" if outcome.approver == LEAD else "the user"
+            text = (
+                f"The plan was handed in and waits for {whom}. It is not approved yet: you are still in plan mode.\n"
+                f"Your turn ends here; you are woken by the answer. Request ID: {outcome.request}"
+            )
+            return ToolResult(text, brief=f"waits for {whom}", ends_turn=True, facts={"request_id": outcome.request})
         if outcome.approved:
             return self._left_result(outcome)
         why = outcome.reason.strip().rstrip(".") or "no reason was given"
@@ -133,20 +142,3 @@ class ExitPlanMode(Tool[ExitPlanInput]):
         else:
             rest = f"The permission mode is {mode.policy.effective_mode}. Carry out the plan."
         return ToolResult(f"Plan mode has ended.{by} The plan is in {mode.file}.\n{rest}", brief="plan mode has ended")
-
-
-def _submitted_result(outcome: PlanOutcome) -> ToolResult:
-    whom = "the lead" if outcome.approver == LEAD else "the user"
-    text = (
-        f"The plan was handed in and waits for {whom}. It is not approved yet: you are still in plan mode.\n"
-        f"Your turn ends here; you are woken by the answer. Request ID: {outcome.request}"
-    )
-    return ToolResult(text, brief=f"waits for {whom}", ends_turn=True, facts={"request_id": outcome.request})
-
-
-def _waiting_result(request: str) -> ToolResult:
-    text = (
-        f"Your plan was handed in already ({request}) and is not answered yet; nothing was handed in again.\n"
-        "Your turn ends here; you are woken by the answer."
-    )
-    return ToolResult(text, is_error=True, brief="waits for an answer already", ends_turn=True)

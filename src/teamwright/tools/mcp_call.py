@@ -75,7 +75,8 @@ class McpCall(Tool[McpCallInput]):
         server = self._find_server(call.server)
         if server is None or not call.tool:
             return None
-        tool = self._find_tool(server, call.tool)
+        full = call.tool if find_server((server,), call.tool) is not None else tool_name(server.config.key, call.tool)
+        tool = self._make_tool(server, full)
         if tool is None:
             return None
         known = server.find_tool(tool.name)
@@ -122,10 +123,6 @@ class McpCall(Tool[McpCallInput]):
 
     def _find_server(self, name: str) -> McpServer | None:
         return next((server for server in self.servers if name in {server.name, server.config.key}), None)
-
-    def _find_tool(self, server: McpServer, tool: str) -> AnyTool | None:
-        full = tool if find_server((server,), tool) is not None else tool_name(server.config.key, tool)
-        return self._make_tool(server, full)
 
     def _make_tool(self, server: McpServer, full_name: str) -> AnyTool | None:
         known = server.find_tool(full_name)

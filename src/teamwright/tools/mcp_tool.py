@@ -133,30 +133,26 @@ class ServerTool(Tool[ServerToolInput]):
         """Call the tool. The server is started if it does not run."""
         name = self.server.name
         try:
-            tool = self._tool or await self._find_tool()
+            if (tool := self._tool) is None:
+                await self.server.connect()
+                tool = self.server.find_tool(self.name)
             if tool is None:
-                return ToolResult.error(f'The server "{name}" has no tool {self.name}.', self._known_tools_text())
+                names = [tool.remote_name for tool in self.server.tools or ()]
+                return ToolResult.error(
+                    f'The server "{name}" has no tool {self.name}.',
+                    f"It has: {', '.join(names[:40])}." if names else "It has no tools.",
+                )
             return to_tool_result(await self.server.call_tool(tool.remote_name, call.model_extra or {}), ctx)
         except McpRequestError as problem:
             message = escape_tags(self.server.config.mask_secrets(problem.message))
+            schema = json.dumps(self.schema, ensure_ascii=False)
             return ToolResult.error(
-                fit_result(f'The server "{name}" refused the call: {message}', ctx), self._schema_text()
+                fit_result(f'The server "{name}" refused the call: {message}', ctx),
+                f"It takes: {schema}" if len(schema) < 4_000 else "Look at what its description says it takes.",
             )
         except McpServerError as problem:
             what = escape_tags(self.server.config.mask_secrets(problem.what))
             return ToolResult.error(f'The server "{name}" {what}.', _next_step(self.server, problem))
-
-    async def _find_tool(self) -> ServedTool | None:
-        await self.server.connect()
-        return self.server.find_tool(self.name)
-
-    def _known_tools_text(self) -> str:
-        names = [tool.remote_name for tool in self.server.tools or ()]
-        return f"It has: {', '.join(names[:40])}." if names else "It has no tools."
-
-    def _schema_text(self) -> str:
-        schema = json.dumps(self.schema, ensure_ascii=False)
-        return f"It takes: {schema}" if len(schema) < 4_000 else "Look at what its description says it takes."
 
 
 def _next_step(server: McpServer, problem: McpServerError) -> str:

@@ -90,7 +90,10 @@ class PythonTool(Tool[ToolInput]):
         """Call the function with the validated arguments."""
         arguments = {name: getattr(call, name) for name in self._parameters}
         if self._context_names:
-            arguments |= dict.fromkeys(self._context_names, self._context(ctx))
+            member, team, task = self._describe_caller(ctx.member)
+            arguments |= dict.fromkeys(
+                self._context_names, CallContext(ctx.member, member, team, task, ctx.tool_use_id, ctx.workplace.cwd)
+            )
         limit: asyncio.Timeout | None = None
         try:
             async with time_limit(self._timeout_s) as limit:
@@ -107,10 +110,6 @@ class PythonTool(Tool[ToolInput]):
             return ToolResult(fit_result(_as_text(value), ctx))
         content = fit_result(value.content, ctx) if isinstance(value.content, str) else value.content
         return ToolResult(content, value.is_error, value.brief, value.ends_turn, value.facts)
-
-    def _context(self, ctx: ToolContext) -> CallContext:
-        member, team, task = self._describe_caller(ctx.member)
-        return CallContext(ctx.member, member, team, task, ctx.tool_use_id, ctx.workplace.cwd)
 
     def _raised(self, problem: BaseException, ctx: ToolContext) -> ToolResult:
         log_failure(f"{self.name}, called by {ctx.member}, failed", problem)

@@ -15,7 +15,7 @@ from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.messages import text_block
 from teamwright.skills.skill_catalog import SkillCatalog, list_files
-from teamwright.skills.skill_definition import SkillDefinition, fill_text
+from teamwright.skills.skill_definition import fill_text
 from teamwright.team_records.spawn_spec import SpawnSpec
 
 MAX_TEXT = 60_000
@@ -73,16 +73,11 @@ class SkillTool(Tool[SkillInput]):
             kind = skill.agent or "general-purpose"
             spec = SpawnSpec(text, description=f"skill {skill.name}", agent_type=kind, model=skill.model)
             return await self._fork(spec, ctx)
-        return _cut_result(f"{_skill_header(skill)}\n\n{text}", skill.name)
-
-
-def _skill_header(skill: SkillDefinition) -> str:
-    files = list_files(skill, MAX_FILES)
-    lines = [f"Skill {skill.name}, in {skill.base}"]
-    if files:
-        more = " and more" if len(files) == MAX_FILES else ""
-        lines.append(f"Its files, to be read with `file`: {', '.join(files)}{more}")
-    return "\n".join(lines)
+        header = f"Skill {skill.name}, in {skill.base}"
+        if files := list_files(skill, MAX_FILES):
+            more = " and more" if len(files) == MAX_FILES else ""
+            header += f"\nIts files, to be read with `file`: {', '.join(files)}{more}"
+        return _cut_result(f"{header}\n\n{text}", skill.name)
 
 
 def _cut_result(text: str, brief: str) -> ToolResult:

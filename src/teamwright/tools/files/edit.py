@@ -51,7 +51,9 @@ class Edit(FileChangeTool[EditInput]):
         if call.old_string == call.new_string:
             return ToolResult.error("old_string and new_string are the same.", "Nothing was written.")
         if before is None:
-            return _new(path, call)
+            if call.old_string:
+                return no_file_error(path)
+            return _encode_change(path, FileText(""), call.new_string, "created")
         text = decode(before)
         if is_binary(before) or text.encode() != before:
             return ToolResult.error(f"{path} is not a text file; nothing was written.")
@@ -64,19 +66,19 @@ class Edit(FileChangeTool[EditInput]):
         if count == 0:
             return _not_found_error(path, text.text, call.old_string)
         if count > 1 and not call.replace_all:
-            lines = _line_numbers(text.text, old)
+            lines: list[int] = []
+            at = text.text.find(old)
+            while at >= 0:
+                lines.append(text.text.count("\n", 0, at) + 1)
+                at = text.text.find(old, at + len(old))
             where = ", ".join(map(str, lines[:10])) + (", …" if len(lines) > 10 else "")
             return ToolResult.error(
                 f"old_string is there {count} times (lines {where}); nothing was written.",
                 "Give more of the text around it, or set replace_all.",
             )
-        return _encode_change(path, text, text.text.replace(old, new), _describe_position(text.text, old, count))
-
-
-def _new(path: Path, call: EditInput) -> NewContent | ToolResult:
-    if call.old_string:
-        return no_file_error(path)
-    return _encode_change(path, FileText(""), call.new_string, "created")
+        line = text.text.count("\n", 0, text.text.find(old)) + 1
+        where = f"{count} places" if count > 1 else f"line {line}"
+        return _encode_change(path, text, text.text.replace(old, new), where)
 
 
 def _encode_change(path: Path, text: FileText, after: str, position: str) -> NewContent | ToolResult:
@@ -102,22 +104,10 @@ def _match_file_form(text: str, old: str, new: str) -> tuple[str, str]:
     return next(((one, other) for one, other in pairs if one in text), (old, new))
 
 
-def _line_numbers(text: str, old: str) -> list[int]:
-    found: list[int] = []
-    at = text.find(old)
-    while at >= 0:
-        found.append(text.count("\n", 0, at) + 1)
-        at = text.find(old, at + len(old))
-    return found
-
-
-def _describe_position(text: str, old: str, count: int) -> str:
-    return f"{count} places" if count > 1 else f"line {text.count(chr(10), 0, text.find(old)) + 1}"
-
-
 def _not_found_error(path: Path, text: str, old: str) -> ToolResult:
     problem = f"old_string is not in {path}; nothing was written."
-    lines, old_lines = text.split("\n"), old.strip("\n").split("\n")
+    lines = text.split("\n")
+    old_lines = old.strip("\n").split("\n")
     at = _nearest_line(lines, old_lines)
     if at is None:
         return ToolResult.error(problem, "Read the file again and copy the text exactly.")

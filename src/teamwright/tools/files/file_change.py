@@ -126,7 +126,9 @@ def _change_locked(ctx: ToolContext, path: Path, real: Path, fd: int | None, mak
         try:
             write_file(real, result.content, fd)
         except FileExistsError:
-            return _appeared_error(real)
+            return ToolResult.error(
+                f"Conflict: {real} was created since you looked. Nothing was written.", "Read it, then try again."
+            )
         ctx.workplace.last_writers.by_path[str(real)] = (ctx.member, digest(result.content))
     ctx.workplace.note_seen(real, result.content)
     return _change_result(path, real, before, result)
@@ -251,12 +253,6 @@ def take_over_change(ctx: ToolContext, path: Path, before: bytes | None) -> str:
     former = ctx.workplace.note_seen(real, now)
     ctx.workplace.last_writers.by_path[str(real)] = (ctx.member, former.digest)
     return f"A hook changed {path} too; that counts as part of this call.\n{escape_tags(_cut_diff(path, before, now))}"
-
-
-def _appeared_error(real: Path) -> ToolResult:
-    return ToolResult.error(
-        f"Conflict: {real} was created since you looked. Nothing was written.", "Read it, then try again."
-    )
 
 
 def _change_result(path: Path, real: Path, before: bytes | None, content: NewContent) -> ToolResult:

@@ -88,7 +88,8 @@ def walk(
     directories. Raises WalkTimeout.
     """
     in_git, chain = _parent_rules(root)
-    start, left_out = len(str(root).rstrip("/")) + 1, LeftOut() if left_out is None else left_out
+    start = len(str(root).rstrip("/")) + 1
+    left_out = LeftOut() if left_out is None else left_out
     yield from _walk(str(root), in_git, chain, _WalkOptions(deadline, follow_links, excluded, start, left_out))
 
 

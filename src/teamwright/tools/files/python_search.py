@@ -149,7 +149,10 @@ def _hits(expression: re.Pattern[str], text: str, multiline: bool) -> list[tuple
     if not multiline:
         # A search of the whole text is cheap and rejects most files. Lines decide, because `\s` and `[^x]` may cross
         # lines.
-        if expression.search(text) is None and not _needs_lines(expression.pattern):
+        # A pattern that looks at the ends of the text may match a line alone and not in its text.
+        if expression.search(text) is None and not any(
+            piece in expression.pattern for piece in (r"\A", r"\Z", "(?!", "(?<!", r"\z")
+        ):
             return []
         return [(n, n, 1) for n, line in enumerate(text.split("\n")) if expression.search(line) is not None]
     hits: list[tuple[int, int, int]] = []
@@ -159,11 +162,6 @@ def _hits(expression: re.Pattern[str], text: str, multiline: bool) -> list[tuple
         at = match.start()
         hits.append((line, line + text.count("\n", at, max(at, match.end() - 1)), 1))
     return hits
-
-
-def _needs_lines(pattern: str) -> bool:
-    # A pattern that looks at the ends of the text may match a line alone and not in its text.
-    return any(piece in pattern for piece in (r"\A", r"\Z", "(?!", "(?<!", r"\z"))
 
 
 def _content(

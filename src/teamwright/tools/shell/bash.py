@@ -298,7 +298,8 @@ class Bash(Tool[BashInput]):
         return {**seen, **given, **COMMAND_ENVIRONMENT, "PWD": str(workplace.cwd)}
 
     def _line(self, call: BashInput, ctx: ToolContext, ended_in: Path | None = None) -> ShellLine:
-        workplace, by_person = ctx.workplace, call.is_typed_by_person
+        workplace = ctx.workplace
+        by_person = call.is_typed_by_person
         line = shell_line(
             call.command,
             self._startup,
@@ -385,9 +386,17 @@ class Bash(Tool[BashInput]):
                     process.close()
                     output.close()
         left = self._adopt_left_running(process, output, call, ctx) if in_time else ""
-        late = "" if in_time else _timeout_note(timeout_s)
+        late = (
+            ""
+            if in_time
+            else (
+                f"[ended after {timeout_s:g} s: that was its limit. Above is what it wrote until then.]\n"
+                "Give a longer timeout, or use run_in_background."
+            )
+        )
         code = process.exit_code
-        refusal, refused = None, ""
+        refusal = None
+        refused = ""
         if confinement is not None and guard is not None:
             from teamwright.tools.shell.command_confinement import find_refusals
 
@@ -452,13 +461,6 @@ def _seconds(timeout: int | None, settings: BashSettings) -> float:
 def _in_seconds(timeout: int, settings: BashSettings) -> float:
     # No command needs a timeout below a second, so such numbers are meant in seconds.
     return timeout if timeout <= settings.max_timeout_s else timeout / 1000
-
-
-def _timeout_note(timeout_s: float) -> str:
-    return (
-        f"[ended after {timeout_s:g} s: that was its limit. Above is what it wrote until then.]\n"
-        "Give a longer timeout, or use run_in_background."
-    )
 
 
 def _exit_code(code: int) -> str:

@@ -44,7 +44,8 @@ def confine_command(
     `hosts` are those that it names (`find_hosts`). `own_files` are files that the runtime makes the shell write; `jobs`
     are the pids of the agent's background jobs.
     """
-    grant, place = ctx.grant, ctx.workplace
+    grant = ctx.grant
+    place = ctx.workplace
     if sandbox is None or sandbox.is_off or grant.policy is PolicyName.UNCONFINED:
         return None
     if grant.policy is PolicyName.WORK and _ends_own_jobs(command, place.cwd, jobs):

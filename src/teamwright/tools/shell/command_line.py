@@ -109,7 +109,11 @@ def shell_line(
     runs what is not proven to only read. `hides_values`: an unproven line gets no variable that may have a secret.
     """
     if not by_person:
-        env = _as_judged(env)
+        # The shell reads the line as its verdict did, which knows this process's variables. Settings may add
+        # others, also those of a trusted repository. An encoding decides where a word ends.
+        found = {name: value for name, value in env.items() if name not in _OPTION_VARIABLES}
+        odd = [name for name, value in found.items() if is_locale(name) and not is_plain_locale(value)]
+        env = {name: value for name, value in found.items() if name not in odd or value == os.environ.get(name)}
     text = expand_command(command, startup, cwd) or command
     own_paths = ""
     if not by_person:
@@ -138,16 +142,6 @@ def shell_line(
         begins += _BASH_READING if shell.kind == "bash" else ""
         begins += f"\\builtin unset -f -- {shlex.join(choice.without)} 2>/dev/null\n" if choice.without else ""
     return ShellLine(bare_argv(shell), begins + own_paths, text, env, wrapped=True, builtin="\\builtin ")
-
-
-def _as_judged(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment in which a shell reads the line as its verdict did, which knows this process's variables.
-
-    Settings may add others, also those of a trusted repository. An encoding decides where a word ends.
-    """
-    found = {name: value for name, value in env.items() if name not in _OPTION_VARIABLES}
-    odd = [name for name, value in found.items() if is_locale(name) and not is_plain_locale(value)]
-    return {name: value for name, value in found.items() if name not in odd or value == os.environ.get(name)}
 
 
 def _home_of_verdict(env: Mapping[str, str]) -> dict[str, str]:

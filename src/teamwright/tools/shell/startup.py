@@ -69,13 +69,10 @@ def user_shell(setting: str, env: Mapping[str, str]) -> UserShell:
     is_safe = os.path.isabs(own) and not is_changeable(own, changeable_directories())
     if kind in STARTUP_SHELLS and is_safe and os.access(own, os.X_OK):
         return UserShell(own, kind, "your $SHELL")
-    reason = f"$SHELL is {own}, which is {_why_unused(kind)}" if own else "there is no $SHELL"
+    why = "not a program that commands cannot change" if kind in STARTUP_SHELLS else "neither bash nor zsh"
+    reason = f"$SHELL is {own}, which is {why}" if own else "there is no $SHELL"
     path = plain_shell()
     return UserShell(path, os.path.basename(path), reason)
-
-
-def _why_unused(kind: str) -> str:
-    return "not a program that commands cannot change" if kind in STARTUP_SHELLS else "neither bash nor zsh"
 
 
 def _named_shell(setting: str) -> UserShell:
@@ -380,26 +377,25 @@ def parse_dump(kind: str, content: bytes) -> ShellDump | None:
     if len(parts) < 4 or parts[-2:] != ["end", ""]:
         return None
     if kind == "zsh":
-        options, path = _zsh_options(parts[0]), parts[1]
+        names = [name for name in parts[0].split() if not _DROPPED_ZSH_OPTIONS.fullmatch(name)]
+        options = (f"setopt {' '.join(names)}",) if names else ()
+        path = parts[1]
         end = next((at for at in range(2, len(parts), 2) if not parts[at]), len(parts))
         aliases = dict(zip(parts[2:end:2], parts[3:end:2], strict=False))
         rest = parts[end + 1 : -2]
     else:
-        options, path = _bash_options(parts[0], parts[1]), parts[2]
+        on = [line.removeprefix("set -o ") for line in parts[0].splitlines() if line.startswith("set -o ")]
+        lines = [f"set -o {name}" for name in on if name in _BASH_OPTIONS]
+        for line in parts[1].splitlines():
+            words = line.split()
+            if len(words) == 3 and words[2] in _BASH_SHOPTS:
+                lines.append(line)
+        options = tuple(lines)
+        path = parts[2]
         aliases = _bash_aliases(parts[3])
         rest = parts[4:-2]
     functions = dict(zip(rest[::2], rest[1::2], strict=False))
     return ShellDump(options, path, _useful_aliases(aliases, functions), _needed_functions(functions, aliases))
-
-
-def _bash_options(set_lines: str, shopt_lines: str) -> tuple[str, ...]:
-    on = [line.removeprefix("set -o ") for line in set_lines.splitlines() if line.startswith("set -o ")]
-    lines = [f"set -o {name}" for name in on if name in _BASH_OPTIONS]
-    for line in shopt_lines.splitlines():
-        words = line.split()
-        if len(words) == 3 and words[2] in _BASH_SHOPTS:
-            lines.append(line)
-    return tuple(lines)
 
 
 def _bash_aliases(text: str) -> dict[str, str]:
@@ -409,11 +405,6 @@ def _bash_aliases(text: str) -> dict[str, str]:
         return {}
     found = (word.partition("=") for word in words if word not in {"alias", "--"})
     return {name: body for name, sign, body in found if sign}
-
-
-def _zsh_options(text: str) -> tuple[str, ...]:
-    names = [name for name in text.split() if not _DROPPED_ZSH_OPTIONS.fullmatch(name)]
-    return (f"setopt {' '.join(names)}",) if names else ()
 
 
 def _useful_aliases(aliases: Mapping[str, str], functions: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from pydantic import Field, model_validator
 
-from teamwright.agent.background_jobs import BackgroundJobs, Job
+from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.errors import TeamRefused
@@ -71,10 +71,12 @@ class TaskStop(Tool[TaskStopInput]):
                 f"{found.id} is not running (status: {found.state}).", "TaskOutput shows its result. Continue."
             )
         if isinstance(found, SubagentRun):
-            await self._agents.stop(found, f"stopped by {_display_name(self._caller.name)}")
+            await self._agents.stop(
+                found, f"stopped by {'the lead' if self._caller.name == LEAD else self._caller.name}"
+            )
             return _stopped_result(found.id, "local_agent", found.description)
         await self._jobs.stop(found.id)
-        return _stopped_result(found.id, "local_bash", _command(found))
+        return _stopped_result(found.id, "local_bash", found.description or found.command)
 
     async def _stop_member(self, name: str) -> ToolResult:
         if not self._caller.is_lead:
@@ -88,14 +90,6 @@ class TaskStop(Tool[TaskStopInput]):
         if teammate is not None:
             await kill(self._caller.team, teammate, "stopped by the lead")
         return _stopped_result(name, "teammate", name)
-
-
-def _display_name(name: str) -> str:
-    return "the lead" if name == LEAD else name
-
-
-def _command(job: Job) -> str:
-    return job.description or job.command
 
 
 def _stopped_result(id: str, kind: str, what: str) -> ToolResult:

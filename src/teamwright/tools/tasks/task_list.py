@@ -34,7 +34,8 @@ class TaskListTool(Tool[NoInput]):
         """Return the lines, or the fact that there are no tasks."""
         tasks = self._caller.team.tasks
         found = await tasks.snapshot()
-        everything, damaged = found.tasks, found.damaged
+        everything = found.tasks
+        damaged = found.damaged
         if not everything and not damaged:
             return ToolResult("The task list is empty.", brief="no tasks")
         done = sum(task.status is TaskStatus.COMPLETED for task in everything)

@@ -40,7 +40,9 @@ class ListAgents(Tool[NoInput]):
         team = self._caller.team
         if not team.exists:
             return json_result({"members": [], **self._subagents()}, "no team")
-        tasks = await _open_tasks(team)
+        found = await team.tasks.snapshot()
+        still_open = [task for task in found.tasks if task.status != "completed"]
+        tasks = {task.id: OpenTask(task.owner or "", found.open_blockers(task)) for task in still_open}
         members: list[dict[str, object]] = [{"name": LEAD, "type": "lead", "you": self._caller.is_lead}]
         for teammate in team.members.values():
             if teammate.state in ENDED_STATES and teammate.state is not MemberState.FAILED:
@@ -54,7 +56,8 @@ class ListAgents(Tool[NoInput]):
 
     def _subagents(self) -> dict[str, object]:
         """Return the sub-agents that the caller may write to, running ones first, then the newest."""
-        agents, me = self._caller.team.subagents, self._caller
+        agents = self._caller.team.subagents
+        me = self._caller
         if agents is None:
             return {}
         mine = [run for run in agents.runs.values() if me.is_lead or run.owner == me.name]
@@ -100,7 +103,14 @@ def _row(
 def _local_row(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
     member = local_status(team, teammate, tasks)
     request_id = next((id for id, request in team.status.requests.items() if request.blocks(teammate.name)), None)
-    row = _row(member, tasks, teammate.pending_plan.request_id or request_id, int(_last_step_age_s(team, teammate)))
+    known = team.status.members.get(teammate.name)
+    by_log = time.time() - known.active if known is not None and known.active else float("inf")
+    row = _row(
+        member,
+        tasks,
+        teammate.pending_plan.request_id or request_id,
+        int(max(0.0, min(by_log, (now_ms() - teammate.last_active_ms) / 1000))),
+    )
     return {**row, "tokens": max(teammate.usage.tokens, member.tokens)}
 
 
@@ -118,15 +128,3 @@ def local_status(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, Open
     alive = teammate.run_task is None or not teammate.run_task.done() or teammate.state in ENDED_STATES
     status = with_state(known, team.status, tasks, gone="" if alive else "its coroutine has ended")
     return replace(status, agent_type=teammate.agent_type, model=teammate.model, mode=teammate.mode)
-
-
-async def _open_tasks(team: SessionTeam) -> dict[str, OpenTask]:
-    found = await team.tasks.snapshot()
-    still_open = [task for task in found.tasks if task.status != "completed"]
-    return {task.id: OpenTask(task.owner or "", found.open_blockers(task)) for task in still_open}
-
-
-def _last_step_age_s(team: SessionTeam, teammate: Teammate) -> float:
-    known = team.status.members.get(teammate.name)
-    by_log = time.time() - known.active if known is not None and known.active else float("inf")
-    return max(0.0, min(by_log, (now_ms() - teammate.last_active_ms) / 1000))

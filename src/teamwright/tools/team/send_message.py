@@ -119,7 +119,9 @@ class SendMessage(Tool[SendMessageInput]):
             raise UsageError("usage", "a message needs a recipient", do=[RECIPIENT_HINT], note="nothing was sent")
         if isinstance(call.message, StructuredMessage):
             return await self._send_structured(call.to, call.message, ctx)
-        team, sender, summary = self._caller.team, self._caller.name, call.summary or ""
+        team = self._caller.team
+        sender = self._caller.name
+        summary = call.summary or ""
         sending = SendCall(ctx.key, ctx.is_rerun, call.no_reply)
         if call.to.strip() == "*":
             return _broadcast_result(

@@ -117,7 +117,8 @@ class FileTaskStore:
         taken = await _claim_next(self.files, actor, settle_ms)
         if taken is not None:
             return ClaimAttempt(TaskChange(*taken))
-        return ClaimAttempt(None, _next_claim_at(self.files.index, settle_ms))
+        times = [_claimable_at(self.files.index, task, settle_ms) for task in self.files.index.ready_tasks()]
+        return ClaimAttempt(None, min((moment for moment in times if moment), default=0))
 
     async def create(self, make_task: Callable[[str], Task], blockers: Sequence[str] = ()) -> Task:
         """See TaskStore. Writes the list's directory first."""
@@ -297,12 +298,6 @@ def _claim_for_idle(files: TaskFiles, task: Task, actor: Actor, settle_ms: int) 
     if _claimable_at(files.index, task, settle_ms):
         raise still_draft_error(task)
     return apply_claim(task, actor, lambda: files.open_blockers(task))
-
-
-def _next_claim_at(index: TaskIndex, settle_ms: int) -> int:
-    """Return when the next free task becomes claimable, in ms since 1970; 0 when no free task waits for that."""
-    times = [_claimable_at(index, task, settle_ms) for task in index.ready_tasks()]
-    return min((moment for moment in times if moment), default=0)
 
 
 def _claimable_at(index: TaskIndex, task: Task, settle_ms: int) -> int:

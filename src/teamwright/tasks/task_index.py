@@ -89,11 +89,15 @@ class TaskIndex:
             if last and last.signature == mark and (last.is_stable or not careful):
                 return last.task
             hurt = self._damaged.get(number)
-            if hurt and hurt.signature == mark and _is_stable(hurt.signature):
+            if hurt and hurt.signature == mark and time.time_ns() - hurt.signature.mtime_ns > 1_000_000_000:
                 return last.task if last else None
         read = read_task(self.path(number), str(number), last, patient=patient)
         if isinstance(read, DamagedTaskFile):
-            self._note_damaged(number, read)
+            first = not self.exists(number)
+            self._damaged[number] = read
+            self.highest = max(self.highest, number)
+            if first:
+                self._update_dependents(number)
             return last.task if last else None
         if read is None:
             self._note_removed_by_others(number)
@@ -232,7 +236,10 @@ class TaskIndex:
             self.refresh_task(number)
         top = max(watermark, self.highest) + 1
         if top - self.highest <= _PROBES:
-            self._probe(top)
+            following = self.highest + 1
+            while following <= top or self.exists(following - 1):
+                self.refresh_task(following)
+                following += 1
         if self.arrivals == before:
             self.list_if_due()
 
@@ -283,12 +290,6 @@ class TaskIndex:
         self._listed_at = time.monotonic()
         self._listing_took = self._listed_at - start
 
-    def _probe(self, top: int) -> None:
-        number = self.highest + 1
-        while number <= top or self.exists(number - 1):
-            self.refresh_task(number)
-            number += 1
-
     # ── grouping ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _note(self, number: int, found: TaskFile) -> None:
@@ -322,13 +323,6 @@ class TaskIndex:
             self._drafts[before.by].discard(number)
         if after is not None:
             self._drafts.setdefault(after.by, set()).add(number)
-
-    def _note_damaged(self, number: int, hurt: DamagedTaskFile) -> None:
-        first = not self.exists(number)
-        self._damaged[number] = hurt
-        self.highest = max(self.highest, number)
-        if first:
-            self._update_dependents(number)
 
     def _update_readiness(self, number: int) -> None:
         found = self._found.get(number)
@@ -366,7 +360,3 @@ class TaskIndex:
 
 def _numbers(ids: Iterable[str]) -> list[int]:
     return [int(i) for i in ids if i.isascii() and i.isdigit()]
-
-
-def _is_stable(mark: FileSignature) -> bool:
-    return time.time_ns() - mark.mtime_ns > 1_000_000_000

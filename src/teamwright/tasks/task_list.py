@@ -210,7 +210,15 @@ class TaskList:
         number = task_id(id)
         actor = Actor(with_realm(by, self._realm), lead)
         if wish.get("status") == DELETED:
-            return await self._delete(number, actor)
+            removed = await self.store.remove(number, lambda task: require_deletable(task, actor))
+            gone = removed.before
+            self._notify(gone, "deleted", actor.name)
+            for neighbour in removed.touched.values():
+                self._notify(neighbour, "updated", actor.name)
+            removed_from = self._other_owner(gone, actor) if gone.status is not TaskStatus.COMPLETED else None
+            return TaskUpdateResult(
+                self._names.own_task(gone), (DELETED,), None, removed_from, tuple(removed.unblocked)
+            )
         self._allow(requested_metadata(wish), wish.get("seen_from"))
         edges = requested_edges(number, wish)
         change = await self._prepare_change(number, wish, actor)
@@ -233,7 +241,9 @@ class TaskList:
         if claimed is None:
             return None
         await self._move_worktree(claimed.after)
-        return self._report_claim(claimed, by)
+        if claimed.after != claimed.before:
+            self._notify(claimed.after, "claimed", by)
+        return self._names.own_task(claimed.after)
 
     async def answer_review(self, id: str, answer: ReviewAnswer, *, by: str, lead: bool = False) -> Task:
         """Approve or return the finished work of a task. The first answer counts.
@@ -479,20 +489,6 @@ class TaskList:
     def _other_owner(self, task: Task, actor: Actor) -> str | None:
         """Return the task's owner, unless that is the actor or there is none."""
         return None if task.owner is None or is_owner(task.owner, actor.name) else self._names.own_name(task.owner)
-
-    async def _delete(self, id: str, actor: Actor) -> TaskUpdateResult:
-        done = await self.store.remove(id, lambda task: require_deletable(task, actor))
-        gone = done.before
-        self._notify(gone, "deleted", actor.name)
-        for other in done.touched.values():
-            self._notify(other, "updated", actor.name)
-        removed_from = self._other_owner(gone, actor) if gone.status is not TaskStatus.COMPLETED else None
-        return TaskUpdateResult(self._names.own_task(gone), (DELETED,), None, removed_from, tuple(done.unblocked))
-
-    def _report_claim(self, done: TaskChange, by: str) -> Task:
-        if done.after != done.before:
-            self._notify(done.after, "claimed", by)
-        return self._names.own_task(done.after)
 
     def _notify(self, task: Task, change: str, by: str) -> None:
         if self._on_change is not None:

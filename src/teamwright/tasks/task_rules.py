@@ -510,7 +510,10 @@ def find_path(start: str, goal: str, blocks: Callable[[str], Iterable[str]]) -> 
     while open_ends:
         here = open_ends.popleft()
         if here == goal:
-            return _trace_back(goal, came_from)
+            way = [goal]
+            while came_from[way[-1]] != way[-1]:
+                way.append(came_from[way[-1]])
+            return way[::-1]
         for there in sort_ids(blocks(here)):
             if there not in came_from:
                 came_from[there] = here
@@ -535,10 +538,3 @@ def refuse_cycles(edges: Iterable[Edge], blocks: Callable[[str], Iterable[str]])
                 "cycle", f"these tasks would wait for each other: {cycle_text}", do=["leave one of them out"]
             )
         new.setdefault(blocker, []).append(blocked)
-
-
-def _trace_back(goal: str, came_from: dict[str, str]) -> list[str]:
-    way = [goal]
-    while came_from[way[-1]] != way[-1]:
-        way.append(came_from[way[-1]])
-    return way[::-1]

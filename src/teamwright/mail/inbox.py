@@ -248,7 +248,8 @@ class Inbox:
         return self._has_more
 
     def _remember(self, stamp: FileStamp | None, items: Sequence[InboxItem]) -> None:
-        self._stamp, self._has_more = stamp, bool(items) and items[-1].is_rest
+        self._stamp = stamp
+        self._has_more = bool(items) and items[-1].is_rest
         self._unread = [self.signer.check(item.entry) for item in items if item.is_unread]
         if not self._unread:
             self._file.forget()

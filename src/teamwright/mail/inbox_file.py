@@ -85,7 +85,17 @@ class LockedInbox:
             except NotAnArray:
                 await asyncio.sleep(RETRY_S)
         async with self._hold() as hold:
-            return self._run_repairing(work, hold)
+            try:
+                return self._run(work, hold)
+            except NotAnArray:
+                with ArrayFile(self.path, hold) as file:
+                    content = file.read()
+                    copy = keep_damaged_copy(self.path, content)
+                    saved = salvage_entries(content)
+                    file.replace(encode_array([encode_item(entry) for entry in saved]))
+                    if self.on_damage is not None:
+                        self.on_damage(self.path, copy, len(saved))
+                    return work(file)
 
     async def change_with_retry(self, work: Callable[[ArrayFile], R]) -> R:
         """Run `change` for work that may be repeated: after a lost lock it runs again. Raises StorageError."""
@@ -129,22 +139,6 @@ class LockedInbox:
                 return work(file)
         except OSError as problem:
             raise storage_error(problem, self.path) from problem
-
-    def _run_repairing(self, work: Callable[[ArrayFile], R], hold: LockHold) -> R:
-        try:
-            return self._run(work, hold)
-        except NotAnArray:
-            with ArrayFile(self.path, hold) as file:
-                self._repair(file)
-                return work(file)
-
-    def _repair(self, file: ArrayFile) -> None:
-        content = file.read()
-        copy = keep_damaged_copy(self.path, content)
-        saved = salvage_entries(content)
-        file.replace(encode_array([encode_item(entry) for entry in saved]))
-        if self.on_damage is not None:
-            self.on_damage(self.path, copy, len(saved))
 
 
 PROOF = "proof"

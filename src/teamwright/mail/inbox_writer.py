@@ -101,20 +101,17 @@ class InboxWriter:
         else:
             self._busy = True
             try:
-                await self._lead_commits()
+                # A second commit in one tick of the loop lets the others of the tick join.
+                if self._committed_in_tick:
+                    await asyncio.sleep(0)
+                else:
+                    self._committed_in_tick = True
+                    asyncio.get_running_loop().call_soon(self._end_tick)
+                await self._commit_waiting()
             finally:
                 self._hand_over(outgoing)
         if outgoing.problem is not None:
             raise outgoing.problem
-
-    async def _lead_commits(self) -> None:
-        """Commit for all that wait. A second commit in one tick of the loop lets the others of the tick join."""
-        if self._committed_in_tick:
-            await asyncio.sleep(0)
-        else:
-            self._committed_in_tick = True
-            asyncio.get_running_loop().call_soon(self._end_tick)
-        await self._commit_waiting()
 
     def _end_tick(self) -> None:
         self._committed_in_tick = False

@@ -103,7 +103,8 @@ class HookProcess(Struct):
 
     async def wait(self) -> HookOutcome | None:
         """Wait for its end and return its outcome; None when it continues in the background."""
-        in_time, continues = True, False
+        in_time = True
+        continues = False
         try:
             in_time = await wait_or_terminate(self.process, timeout_s=self.hook.timeout_s, grace_s=GRACE_S)
             continues = in_time and not self.process.exited.is_set()

@@ -59,16 +59,6 @@ async def _no_sandbox(hook: HookSpec, cwd: Path) -> Confinement | None:
     return None
 
 
-def _no_git_doubt(place: Path) -> str:
-    """Return no doubt: without a session nothing is known about the repository."""
-    return ""
-
-
-def _trusted_digest(hook: HookSpec) -> str:
-    """Return the digest at the time of trust: without a session nothing is compared."""
-    return hook.files_digest
-
-
 class HookEnvironment(Struct, frozen=True):
     """The environment of hooks: the project, the environment variables, the shell; `records` contain the running
     processes."""
@@ -80,24 +70,12 @@ class HookEnvironment(Struct, frozen=True):
     confine: Callable[[HookSpec, Path], Awaitable[Confinement | None]] = _no_sandbox
     """Returns the confinement of a hook that needs one, for an agent in that directory; None where no sandbox works."""
     http: HttpLimits = HttpLimits()
-    digest: Callable[[HookSpec], str] = _trusted_digest
+    digest: Callable[[HookSpec], str] = lambda hook: hook.files_digest
     """Returns the digest of the project's files that a trusted hook of it would run now."""
     settings_env: Mapping[str, str] = field(default_factory=dict[str, str])
     """The variables in `env` that a person's settings set. They are never removed."""
-    git_doubt: Callable[[Path], str] = _no_git_doubt
+    git_doubt: Callable[[Path], str] = lambda _place: ""
     """Returns why git may run a program of the project in a directory now; empty when it runs none."""
-
-
-def _ignore_notice(text: str, level: str) -> None: ...
-
-
-def _match_all(condition: str) -> bool:
-    """Return True: the default for events without a tool call, whose hooks have no condition."""
-    return True
-
-
-def _drop_text(text: str, wakes: bool) -> None:
-    """Drop the text: the default where no agent is left to read it."""
 
 
 class HookFiring(Struct, frozen=True):
@@ -107,8 +85,8 @@ class HookFiring(Struct, frozen=True):
     for the agent, and whether it wakes the agent.
     """
 
-    matches: Callable[[str], bool] = _match_all
-    deliver_later: Callable[[str, bool], None] = _drop_text
+    matches: Callable[[str], bool] = lambda _condition: True
+    deliver_later: Callable[[str, bool], None] = lambda _text, _wakes: None
 
 
 NO_AGENT = HookFiring()
@@ -134,7 +112,7 @@ class HookRunner(Struct):
 
     index: HookIndex
     environment: HookEnvironment
-    notify: Callable[[str, str], None] = _ignore_notice
+    notify: Callable[[str, str], None] = lambda _text, _level: None
     call_action: CallAction = refuse_action
     _notified: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     _detached: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
@@ -267,7 +245,7 @@ class HookRunner(Struct):
 
         around = self.environment
         above = around.env.get(INSIDE_VARIABLE, "")
-        mark = _hook_digest(hook)
+        mark = hashlib.sha256(f"{hook.event} {hook.line}".encode("utf-8", "replace")).hexdigest()[:16]
         if mark in above.split():
             return HookOutcome(problem="it is what started this session, and is not run inside itself")
         if hook.files_digest and await asyncio.to_thread(around.digest, hook) != hook.files_digest:
@@ -276,7 +254,7 @@ class HookRunner(Struct):
         own = {"PWD": str(cwd), INSIDE_VARIABLE: f"{above} {mark}".strip()}
         fixed = {**around.settings_env, **dict(hook.variables), **own}
         env, confinement = await _start_of(hook, around, fixed, agent_cwd)
-        if confinement is None and _needs_sandbox(hook):
+        if confinement is None and (hook.is_confined or (hook.files_digest and hook.confined_because)):
             self._warn_unconfined(hook)
         argv = hook_arguments(hook, around.shell, env)
         purpose = ProcessPurpose(call=f"hook {hook.event}")
@@ -337,11 +315,6 @@ async def _start_of(
     return start.environment(is_confined=confinement is not None), confinement
 
 
-def _needs_sandbox(hook: HookSpec) -> bool:
-    """Return True for a hook that asks for the sandbox, and for a repository's one whose program is not known."""
-    return hook.is_confined or bool(hook.files_digest and hook.confined_because)
-
-
 async def _call_function(hook: HookSpec, function: HookFunction, payload: Mapping[str, Any]) -> HookOutcome:
     """Call a function of the program; an error in it is ignored, like that of a command."""
     try:
@@ -355,10 +328,6 @@ async def _call_function(hook: HookSpec, function: HookFunction, payload: Mappin
         log_failure(f"a function of the hook {hook.event} failed", problem)
         return HookOutcome(problem=f"it raised {type(problem).__name__}: {problem}")
     return parse_returned(hook.event, answer)
-
-
-def _hook_digest(hook: HookSpec) -> str:
-    return hashlib.sha256(f"{hook.event} {hook.line}".encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def no_hook_runner() -> HookRunner:

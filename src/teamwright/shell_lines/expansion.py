@@ -74,7 +74,11 @@ _PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./:@%+,=-]+")
 def expand_word(word: Word, values: ShellVariables) -> list[ExpandedWord]:
     """Return the words that a command gets for a written one."""
     first = word.parts[0] if word.parts else None
-    if len(word.parts) == 1 and isinstance(first, FixedText) and (first.quoted or _is_plain(first.text)):
+    if (
+        len(word.parts) == 1
+        and isinstance(first, FixedText)
+        and (first.quoted or _PLAIN_TEXT.fullmatch(first.text) is not None)
+    ):
         return [_without_tilde(ExpandedWord(first.text))]
     alternatives = expand_braces(word.parts)
     if alternatives is None or (alternatives[0] != word.parts and _assigns_home(word)):
@@ -120,10 +124,6 @@ def _home_in_value(text: str, values: ShellVariables) -> str | None:
     return values.home + text[1:]
 
 
-def _is_plain(text: str) -> bool:
-    return _PLAIN_TEXT.fullmatch(text) is not None
-
-
 def _expand_parts(parts: Sequence[WordPart], values: ShellVariables) -> ExpandedWord:
     """Expand one word after its braces: tilde, variables, patterns."""
     pieces: list[tuple[str | None, bool]] = []  # text or None, and True for a part without quotes
@@ -140,16 +140,18 @@ def _expand_parts(parts: Sequence[WordPart], values: ShellVariables) -> Expanded
         texts = [text for text, _ in pieces]
         whole = "".join(text or "" for text in texts)
         found = ExpandedWord(None, shape=_joined_shape(texts)) if None in texts else ExpandedWord(whole)
-    if pieces[0][0] is None and found.text is None and _begins_here(parts[0]):
+    # There bash replaces `~+` at the beginning by the working directory.
+    if (
+        pieces[0][0] is None
+        and found.text is None
+        and isinstance(parts[0], FixedText)
+        and not parts[0].quoted
+        and re.match(r"~\+(/|$)", parts[0].text) is not None
+    ):
         # Not every shell replaces it, so the word stays unknown.
         here = values.get("PWD")
         found = replace(found, shape=_joined_shape([here, *found.shape[1:]])) if here is not None else found
     return found if at_home else _without_tilde(found)
-
-
-def _begins_here(part: WordPart) -> bool:
-    """Return True for a word in which bash replaces `~+` at the beginning by the working directory."""
-    return isinstance(part, FixedText) and not part.quoted and re.match(r"~\+(/|$)", part.text) is not None
 
 
 def _without_tilde(field: ExpandedWord) -> ExpandedWord:
@@ -283,7 +285,10 @@ def expand_braces(parts: Sequence[WordPart]) -> list[tuple[WordPart, ...]] | Non
         return [tuple(parts)]
     if bare.count("{") > MAX_BRACES:
         return None
-    if any(_is_dollar(one) and isinstance(two, FixedText) and two.text.startswith("{") for one, two in pairwise(parts)):
+    if any(
+        isinstance(one, Variable) and one.name == "$" and isinstance(two, FixedText) and two.text.startswith("{")
+        for one, two in pairwise(parts)
+    ):
         return None  # `$${` opens no braces
     atoms: list[BraceAtom] = []
     for part in parts:
@@ -292,10 +297,6 @@ def expand_braces(parts: Sequence[WordPart]) -> list[tuple[WordPart, ...]] | Non
         return [_join_atoms(one) for one in _expand_atoms(atoms)]
     except _NotCertain:
         return None
-
-
-def _is_dollar(part: WordPart) -> bool:
-    return isinstance(part, Variable) and part.name == "$"
 
 
 def _join_atoms(atoms: Sequence[BraceAtom]) -> tuple[WordPart, ...]:

@@ -136,7 +136,12 @@ class LineGrammar:
         scanner = self.scanner
         timed = _TIMED.match(scanner.text, scanner.at, scanner.end)
         if timed is not None:
-            self._timed(timed)
+            # The second parser takes `time` for the command.
+            self.scanner.marks.commands.add(self.scanner.at)
+            self.scanner.at = timed.end()
+            if self._reserved() or not self._begins() or self.scanner.char() in "-(\n&|\\":
+                raise UnreadableLine("it has a part that is not looked into")
+            self.commands.timed = True
         if self._reserved() == "!":
             scanner.at += 1
             scanner.blanks()
@@ -153,14 +158,6 @@ class LineGrammar:
             scanner.at += 2 if scanner.is_next("|&") else 1
             self.documents.newlines()
             found.append(self._command())
-
-    def _timed(self, timed: re.Match[str]) -> None:
-        """Skip `time`, which the second parser takes for the command."""
-        self.scanner.marks.commands.add(self.scanner.at)
-        self.scanner.at = timed.end()
-        if self._reserved() or not self._begins() or self.scanner.char() in "-(\n&|\\":
-            raise UnreadableLine("it has a part that is not looked into")
-        self.commands.timed = True
 
     def _command(self) -> Statement:
         word = self._reserved()
@@ -444,7 +441,12 @@ class SimpleCommandReader:
                 break
             if scanner.is_next("(") or (not words and _CALLED.match(scanner.text, scanner.at, scanner.end)):
                 return self._function_name(word, start, bool(words or assignments or redirections))
-            self._check_redirected(word, redirections)
+            # Forms that sh reads differently: after `&>file` another command; `{name}>file` stores a descriptor.
+            descriptor = (word.literal or "").startswith("{") and _BEFORE_REDIRECTION.match(
+                self.scanner.text, self.scanner.at, self.scanner.end
+            )
+            if descriptor or any(one.sign in {"&>", "&>>"} for one in redirections):
+                raise UnreadableLine("it redirects in a rare way")
             if not words and scanner.text[word.start] == "{":
                 raise UnreadableLine("it has braces where a command begins")  # in zsh they open a group
             if not words:
@@ -454,14 +456,6 @@ class SimpleCommandReader:
         if not (words or assignments or redirections):
             raise UnreadableLine(NOT_BASH)
         return SimpleCommand(tuple(assignments), tuple(words), tuple(redirections))
-
-    def _check_redirected(self, word: Word, redirections: list[Redirection]) -> None:
-        """Refuse forms that sh reads differently: after `&>file` another command; `{name}>file` stores a descriptor."""
-        descriptor = (word.literal or "").startswith("{") and _BEFORE_REDIRECTION.match(
-            self.scanner.text, self.scanner.at, self.scanner.end
-        )
-        if descriptor or any(one.sign in {"&>", "&>>"} for one in redirections):
-            raise UnreadableLine("it redirects in a rare way")
 
     def _assignment(self, words: list[Word]) -> Assignment | None:
         """Parse `name=value` before a command, or an array in a declaration."""
@@ -538,19 +532,15 @@ class HereDocumentReader:
         while True:
             scanner.blanks()
             if scanner.is_next("#"):
-                self._comment()
+                if scanner.substituted:
+                    raise UnreadableLine(RARE_COMMENT)
+                scanner.marks.comments.add(scanner.at)
+                end = scanner.text.find("\n", scanner.at, scanner.end)
+                scanner.at = scanner.end if end < 0 else end
             if not scanner.is_next("\n"):
                 return
             scanner.at += 1
             self._documents()
-
-    def _comment(self) -> None:
-        scanner = self.scanner
-        if scanner.substituted:
-            raise UnreadableLine(RARE_COMMENT)
-        scanner.marks.comments.add(scanner.at)
-        end = scanner.text.find("\n", scanner.at, scanner.end)
-        scanner.at = scanner.end if end < 0 else end
 
     def delimiter(self, sign: str, body: list[WordPart]) -> Word:
         """Parse the word after `<<`; the document is read at the end of the line."""

@@ -325,7 +325,8 @@ class WordListing:
             self.list_word(item, places)
             self.state.parsed.holds_code |= self._may_become_code(item)
         if assignment.value is not None:
-            self._check_value(assignment.name, assignment.value, places)
+            self.state.parsed.holds_code |= self._may_become_code(assignment.value)
+            self.commands.check_value(assignment.name, assigned_value(assignment.value, self.state.values), places)
         if assignment.adds or assignment.items is not None:
             self.state.parsed.odd_values.add(assignment.name)
         if assignment.name in _SHELL_TABLES and (assignment.element is not None or assignment.items is not None):
@@ -339,10 +340,6 @@ class WordListing:
             self.state.add_doubt("it sets a part of a variable")
             if not (assignment.element.literal or "x").isdigit():
                 self._note_calculation("it sets a part of a variable")
-
-    def _check_value(self, name: str, value: Word, places: Directories) -> None:
-        self.state.parsed.holds_code |= self._may_become_code(value)
-        self.commands.check_value(name, assigned_value(value, self.state.values), places)
 
     def _holds_code(self, word: Word) -> bool:
         text = assigned_value(word, self.state.values)
@@ -368,7 +365,7 @@ class WordListing:
         name = fields[0].text or ""
         written = tuple(field.text for field in fields)
         plain = name in {"export", "local", "readonly", "unset"} and len(node.words) + len(node.assignments) > 1
-        for word, field in zip(node.words[1:], fields[1:], strict=False):
+        for field in fields[1 : len(node.words)]:
             found = _DECLARED.match(field.text or "")
             if found is None or (found.end() < len(field.text or "") and not found[2]):
                 plain = False
@@ -377,7 +374,11 @@ class WordListing:
             if found[2] == "=" and name in {"export", "readonly"} and not node.redirections:
                 self.state.values.assigned |= {found[1]}
             if found[2]:
-                self._check_declared(found[1], word, field, places)
+                value = (field.text or "").partition("=")[2]
+                self.state.parsed.holds_code |= may_become_code(value)
+                if found[1] in INTEGER_VARIABLES and not value.isdigit():
+                    self._note_calculation(_SETS_INTEGER)
+                self.commands.check_value(found[1], value, places)
         for assignment in node.assignments:
             self._declared(name, assignment.name, valued=True)
         if not plain or len(fields) != len(node.words):
@@ -405,13 +406,6 @@ class WordListing:
             self._read(name)  # its value from the environment is kept
         if builtin == "export":
             self.state.parsed.variables_exported.add(name)
-
-    def _check_declared(self, name: str, word: Word, field: ExpandedWord, places: Directories) -> None:
-        value = (field.text or "").partition("=")[2]
-        self.state.parsed.holds_code |= may_become_code(value)
-        if name in INTEGER_VARIABLES and not value.isdigit():
-            self._note_calculation(_SETS_INTEGER)
-        self.commands.check_value(name, value, places)
 
     def test(self, node: TestCommand, places: Directories) -> tuple[Directories, Directories]:
         """List `[[ … ]]`, which runs nothing unless it calculates or expands something that does."""

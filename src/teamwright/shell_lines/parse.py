@@ -163,7 +163,13 @@ class SyntaxWalk:
                 reached = self.visit(node.body, places)[1]
                 return reached, reached
             case RedirectedCommand():
-                return self._redirected(node, places)
+                self._set_directory(places)
+                for redirection in node.redirections:
+                    self.words.redirect(redirection, places)
+                with self.state.separate_shell():  # if the file cannot be opened, nothing runs
+                    moved = self.visit(node.body, places)
+                self.state.values.mark_changed(variables_set_by(node))
+                return moved[0], moved[1] | places
             case WhileLoop() | ForLoop():
                 return self._loop(node, places)
             case _:
@@ -258,15 +264,6 @@ class SyntaxWalk:
         self.state.values.mark_volatile(names)
         moved = {None} if has_directory_command(self.state.parsed.commands[first:]) else set[None]()
         return places | moved, places | moved
-
-    def _redirected(self, node: RedirectedCommand, places: Directories) -> DirectoriesAfter:
-        self._set_directory(places)
-        for redirection in node.redirections:
-            self.words.redirect(redirection, places)
-        with self.state.separate_shell():  # if the file cannot be opened, nothing runs
-            moved = self.visit(node.body, places)
-        self.state.values.mark_changed(variables_set_by(node))
-        return moved[0], moved[1] | places
 
     def _loop(self, node: WhileLoop | ForLoop, places: Directories) -> DirectoriesAfter:
         names = variables_set_by(node)
@@ -366,15 +363,12 @@ class SyntaxWalk:
         elif declares:
             self.words.declare(node, fields, places)
         else:
-            self._command(node, fields, places)
+            written = tuple(field.text for field in fields)
+            if written[0] in {"[", "test"}:
+                self.words.check_test(written)
+            self.words.list_fields(fields, places, tuple(assignment.name for assignment in node.assignments))
         self.state.values.mark_changed(variables_set_by(node))
         return self._directories_after(fields, places, first)
-
-    def _command(self, node: SimpleCommand, fields: list[ExpandedWord], places: Directories) -> None:
-        written = tuple(field.text for field in fields)
-        if written[0] in {"[", "test"}:
-            self.words.check_test(written)
-        self.words.list_fields(fields, places, tuple(assignment.name for assignment in node.assignments))
 
     def _directories_after(self, fields: list[ExpandedWord], places: Directories, first: int) -> DirectoriesAfter:
         """Return the possible directories of the shell after a command, whose parts are listed from `first` on."""

@@ -73,7 +73,8 @@ class ShellVariables:
     """The known variables. `home` is the home directory, empty when it is not certain."""
 
     def __init__(self) -> None:
-        self.home = _home()
+        home = os.environ.get("HOME", "")
+        self.home = home if home.startswith("/") and os.path.expanduser("~") == home else ""
         self.directory: Path | None = None
         """The directory in which words are expanded now, if it is certain."""
         self.splits_plainly = True
@@ -158,11 +159,6 @@ class ShellVariables:
             self.matches_plainly = False
 
 
-def _home() -> str:
-    home = os.environ.get("HOME", "")
-    return home if home.startswith("/") and os.path.expanduser("~") == home else ""
-
-
 def variables_set_by(statement: Statement) -> frozenset[str]:
     """Return the variables that a statement may set in its shell; ANY or UNRELIABLE among them means more."""
     return frozenset[str]().union(*_set_by(statement))
@@ -174,18 +170,13 @@ def literal_text(word: Word) -> str | None:
     return "".join(texts) if len(texts) == len(word.parts) else None
 
 
-def _builtin(statement: SimpleCommand) -> tuple[str | None, list[str | None]]:
-    """Return the name of the command, without `command` and the like before it, and the words after it."""
+def _set_by_command(statement: SimpleCommand) -> frozenset[str]:
     words = [literal_text(word) for word in statement.words]
     while words and words[0] in _PREFIXES:
         words.pop(0)
         while words and (words[0] or "").startswith("-"):
             words.pop(0)
-    return (words[0], words[1:]) if words else ("", [])
-
-
-def _set_by_command(statement: SimpleCommand) -> frozenset[str]:
-    name, rest = _builtin(statement)
+    name, rest = (words[0], words[1:]) if words else ("", [])
     if name == "set" and all(word is not None and _PLAIN_SET.fullmatch(word) for word in rest):
         return NO_VARIABLES
     if name is None or name in _MAKES_UNRELIABLE:

@@ -79,14 +79,11 @@ class WordReader:
             return None
         if scanner.waiting and "\n" in scanner.text[start : scanner.at]:
             raise UnreadableLine(RARE_DOCUMENT)
-        self._check_subscript(start)
-        return Word(tuple(parts), start)
-
-    def _check_subscript(self, start: int) -> None:
-        """Refuse `a[1; 2]=x`: in bash, blanks and operators may belong to a subscript where an assignment can be."""
+        # `a[1; 2]=x`: in bash, blanks and operators may belong to a subscript where an assignment can be.
         found = _SUBSCRIPT.match(self.scanner.text, start, self.scanner.at)
         if found is not None and "]" not in self.scanner.text[found.end() : self.scanner.at]:
             raise UnreadableLine("it sets a part of a variable in a rare way")
+        return Word(tuple(parts), start)
 
     def _piece(self, char: str) -> list[WordPart]:
         scanner = self.scanner
@@ -179,7 +176,13 @@ class WordReader:
         if scanner.is_next("$["):
             raise UnreadableLine("it calculates in a rare way")
         if not quoted and scanner.is_next("$'"):
-            return self._encoded()
+            # `$'…'`
+            self.scanner.at += 1
+            inner = self._text_up_to("'")
+            if inner.endswith("\\") and (len(inner) - len(inner.rstrip("\\"))) % 2:
+                raise UnreadableLine(RARE_QUOTES)  # an escaped quote, which other shells take for the end
+            decoded = _ESCAPE.sub(_decoded, inner)
+            return EncodedText() if "\0" in decoded else FixedText(decoded, quoted=True)
         if not quoted and scanner.is_next('$"'):
             scanner.at += 1
             return EncodedText(tuple(self._quoted()))
@@ -190,15 +193,12 @@ class WordReader:
                 raise UnreadableLine("it expands a variable in a rare way")
             return FixedText("$", quoted)
         scanner.at = found.end()
-        return self._variable(found[1], quoted)
-
-    def _variable(self, name: str, quoted: bool) -> WordPart:
         following = self.scanner.char()
-        if following > "\x7f" or (name == "#" and following and (following.isalnum() or following in "_@*#?$!-")):
+        if following > "\x7f" or (found[1] == "#" and following and (following.isalnum() or following in "_@*#?$!-")):
             raise UnreadableLine("it expands a variable in a rare way")  # zsh takes more for the name
         if following and following in "[:":  # in zsh `$x[1]` is an element, `$x:h` the directory
-            return Expansion(name, quoted=quoted, is_one_word=name not in "@*")
-        return Variable(name, quoted)
+            return Expansion(found[1], quoted=quoted, is_one_word=found[1] not in "@*")
+        return Variable(found[1], quoted)
 
     def _expansion(self, quoted: bool) -> WordPart:
         """Parse `${…}`."""
@@ -319,15 +319,6 @@ class WordReader:
         scanner.at = end + 1
         scanner.end = around
         return Substitution(body, quoted)
-
-    def _encoded(self) -> WordPart:
-        """Parse `$'…'`."""
-        self.scanner.at += 1
-        inner = self._text_up_to("'")
-        if inner.endswith("\\") and (len(inner) - len(inner.rstrip("\\"))) % 2:
-            raise UnreadableLine(RARE_QUOTES)  # an escaped quote, which other shells take for the end
-        decoded = _ESCAPE.sub(_decoded, inner)
-        return EncodedText() if "\0" in decoded else FixedText(decoded, quoted=True)
 
 
 def _decoded(escape: re.Match[str]) -> str:

@@ -176,7 +176,9 @@ def find_git_reads(args: list[str]) -> GitReads | None:
     found = parse_arguments(rest, by) if by is not None else None
     if found is None or not _FORMS.get(name, _any)(found) or not all(map(_is_harmless_option, found.options)):
         return None
-    words = _words(name, found)
+    # All operands may be files, except the pattern of a search.
+    are_operands_paths = name != "grep" or found.has("-e")
+    words = found.operands if are_operands_paths else found.operands[1:]
     if any(map(_OUTSIDE.match, words)):
         return None
     deep = shows_contents(args[at], args[at + 1 :])
@@ -190,7 +192,7 @@ def shows_contents(name: str, rest: list[str]) -> bool:
     """Return True when `git NAME REST` shows contents of files, of all that no path excludes."""
     name, rest = _command(name, rest)
     if name in _LOGS:
-        return not all(map(_shows_no_contents, rest))
+        return any(word.startswith("-") and _NO_CONTENTS.fullmatch(word) is None for word in rest)
     if name == "status":
         return any(word == "--verbose" or re.match(r"-[a-z]*v", word) for word in rest)
     return name in _SHOWING
@@ -220,16 +222,6 @@ _NO_CONTENTS = re.compile(
 """Words of `git log` that show commits and names of files. Any other option may show contents of files."""
 
 
-def _shows_no_contents(word: str) -> bool:
-    return not word.startswith("-") or _NO_CONTENTS.fullmatch(word) is not None
-
-
-def _words(name: str, found: ParsedArguments) -> tuple[str, ...]:
-    """Return the operands that may be files: all of them, except the pattern of a search."""
-    are_operands_paths = name != "grep" or found.has("-e")
-    return found.operands if are_operands_paths else found.operands[1:]
-
-
 def _is_harmless_option(option: tuple[str, str]) -> bool:
     name, value = option
     if name not in _FORMATS:
@@ -242,10 +234,6 @@ def _is_harmless_option(option: tuple[str, str]) -> bool:
 
 def _any(found: ParsedArguments) -> bool:
     return True
-
-
-def _alone(found: ParsedArguments) -> bool:
-    return not found.operands
 
 
 def _only_lists(*implying: str) -> Callable[[ParsedArguments], bool]:
@@ -289,6 +277,6 @@ _FORMS: dict[str, Callable[[ParsedArguments], bool]] = {
     "config": _config,
     "reflog": _reflog,
     "remote": _remote,
-    "worktree": _alone,
+    "worktree": lambda found: not found.operands,
 }
 """Commands of which only some forms are read-only."""

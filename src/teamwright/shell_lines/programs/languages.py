@@ -305,12 +305,11 @@ def parse_find(args: list[str]) -> FindExpression | None:
         at += 2 if takes else 1
     before = predicates[: predicates.index("-exec")] if runs else []
     plain = ("-type", "f") in itertools.pairwise(before) and not MAY_DIFFER & set(predicates)
-    follows = any(map(_follows_links, itertools.pairwise((*predicates, ""))))
+    follows = any(
+        word in _FIND_FOLLOWING or (word == "-printf" and "Y" in after)
+        for word, after in itertools.pairwise((*predicates, ""))
+    )
     return FindExpression(tuple(starts) or (".",), tuple(files), tuple(runs), plain, follows)
-
-
-def _follows_links(words: tuple[str, str]) -> bool:
-    return words[0] in _FIND_FOLLOWING or (words[0] == "-printf" and "Y" in words[1])
 
 
 def _argument_kind(predicate: str, argument: str | None) -> str | None:

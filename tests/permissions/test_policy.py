@@ -1,5 +1,7 @@
 """The policy as a whole: order of verdicts, narrowing, what always offers, tools by name, and that it only tightens."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.runtime_tags import split_rules
 from tests.permissions.scratch import ScratchRepository, judge
 from tests.support.examples import examples
+from tests.support.waits import WAIT_S
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 
@@ -331,6 +334,23 @@ def test_always_offers_a_rule_that_answers_the_same_call_again(scratch, command,
 @pytest.mark.parametrize("command", NOT_OFFERED)
 def test_always_offers_nothing_that_would_reach_further_than_it_looks(scratch, command):
     assert scratch.run(command).find_always() == ""
+
+
+def test_only_a_question_looks_for_the_rule_that_always_would_store(scratch):
+    code = """
+import sys
+from pathlib import Path
+from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.permission_decision import Policy
+from teamwright.permissions.verdict import Access
+project = Path(sys.argv[1])
+policy = Policy(scope=PermissionScope((project,), base=project))
+decision = policy.decide("Edit", Access(writes=(project / "a.py",)))
+print(decision.verdict, "teamwright.permissions.always_rule" in sys.modules, decision.find_always())
+"""
+    command = [sys.executable, "-c", code, str(scratch.project)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=WAIT_S)
+    assert done.stdout.split() == ["ask", "False", "Edit(/a.py)"]
 
 
 @pytest.mark.promise("G2")

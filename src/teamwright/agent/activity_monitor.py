@@ -202,9 +202,10 @@ class AgentActivity(Struct, eq=False):
         self._detail = what
         self._notified = self._stalled = False
         self._since = self._last_output = now = time.monotonic()
-        # The check may come too early for an agent without a call; it then returns the next time. Setting the timer
-        # again would cost more.
-        self._watch(now + min(self._notify_s, self._stalled_s))
+        if self.watchdog is not None and self._at_work:
+            # The check may come too early for an agent without a call; it then returns the next time. Setting the timer
+            # again would cost more.
+            self.watchdog.watch(self, now + min(self.watchdog.notify_s, self.watchdog.stalled_s))
 
     def _watch(self, due: float) -> None:
         if self.watchdog is not None and self._at_work:

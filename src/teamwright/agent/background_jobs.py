@@ -320,7 +320,7 @@ class BackgroundJobs:
             )
 
     def _add(self, job: Job, process: Process, output: ProcessOutput, timeout_s: float | None = None) -> Job:
-        ended = [name for name, job in self._jobs.items() if job.state != "running"]
+        ended = [name for name, one in self._jobs.items() if one.state != "running"]
         for name in ended[: max(0, len(ended) - _MAX_ENDED)]:
             del self._jobs[name]
         self._jobs[job.id] = job

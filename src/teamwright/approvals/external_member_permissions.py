@@ -131,10 +131,8 @@ class ExternalMemberPermissions(Struct):
 
     async def _ask(self, member: str, request: PermissionRequest) -> None:
         tool_input = cast("object", request.input)  # input of another program may have any type
-        if not isinstance(tool_input, dict) or not all(
-            isinstance(part, str)
-            for part in (request.request_id, request.tool_name, request.tool_use_id, request.description)
-        ):
+        texts: tuple[object, ...] = (request.request_id, request.tool_name, request.tool_use_id, request.description)
+        if not isinstance(tool_input, dict) or not all(isinstance(text, str) for text in texts):
             await self._tell(member, request, PermissionAnswer(False, "policy", "the request is not understood"))
             return
         followed = self._followed.get(member.lower())

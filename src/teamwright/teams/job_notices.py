@@ -57,6 +57,11 @@ def _job_key(job: Any) -> str:
     return str(job.key)
 
 
+def _was_stopped(job: Any) -> bool:
+    # A job that the session itself ended when it was left causes no notice at the next start.
+    return job.state == "stopped"
+
+
 class UnreportedJobs(Protocol[Job_co]):
     """The records of earlier processes: `BackgroundJobs` and `Subagents` of our session, `JobJournal` of another's."""
 
@@ -74,8 +79,7 @@ def notify_lost(
     lead: Lead | None,
     end: Callable[[Job_co], TaskEnd],
     key: Callable[[Job_co], str] = _job_key,
-    # A job that the session itself ended when it was left causes no notice at the next start.
-    quiet: Callable[[Job_co], bool] = lambda job: job.state == "stopped",
+    quiet: Callable[[Job_co], bool] = _was_stopped,
 ) -> list[Job_co]:
     """Notify each owner of its lost jobs; returns the jobs of these notices. Call it when the members are there.
 

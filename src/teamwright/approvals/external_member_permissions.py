@@ -131,8 +131,7 @@ class ExternalMemberPermissions(Struct):
 
     async def _ask(self, member: str, request: PermissionRequest) -> None:
         tool_input = cast("object", request.input)  # input of another program may have any type
-        texts: tuple[object, ...] = (request.request_id, request.tool_name, request.tool_use_id, request.description)
-        if not isinstance(tool_input, dict) or not all(isinstance(text, str) for text in texts):
+        if not isinstance(tool_input, dict) or not all(isinstance(part, str) for part in _texts(request)):
             await self._tell(member, request, PermissionAnswer(False, "policy", "the request is not understood"))
             return
         followed = self._followed.get(member.lower())
@@ -213,6 +212,10 @@ def _asked_in(row: Mapping[str, Any], member: str, incarnation: int | None) -> P
         return None
     request = parse_protocol(json.dumps(row.get("asked")))
     return request if isinstance(request, PermissionRequest) else None
+
+
+def _texts(request: PermissionRequest) -> tuple[object, ...]:
+    return request.request_id, request.tool_name, request.tool_use_id, request.description
 
 
 def _accepted_suggestions(offered: object) -> tuple[PermissionUpdate, ...]:

@@ -12,6 +12,7 @@ from teamwright.agent.plan_mode import PlanMode
 from teamwright.agent.prompt import lead_prompt, subagent_prompt, teammate_prompt
 from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.agent.tool import AnyTool, tool_schema
+from teamwright.agent.toolbox import offered_tools
 from teamwright.config.settings.settings import McpSettings, WebSearchSettings
 from teamwright.hooks.hook_runner import no_hook_runner
 from teamwright.hooks.payload import HookAgent
@@ -27,11 +28,24 @@ from teamwright.subagents.registry import Subagents
 from teamwright.subagents.subagent_settings import SubagentSettings
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller
+from teamwright.tools.deferred_tools import offer_tools
 from teamwright.tools.shell.bash import proves_nothing
 from teamwright.tools.shell.bash_settings import BashSettings
 
-MOST = 5_500
-"""Tokens, at four bytes a token."""
+MOST = {
+    (False, "lead"): 4_150,
+    (False, "teammate"): 3_950,
+    (False, "sub-agent"): 1_900,
+    (True, "lead"): 1_250,
+    (True, "teammate"): 1_250,
+    (True, "sub-agent"): 800,
+}
+"""Tokens, at four bytes a token, of each agent with the full and with the compact prompt. Real tokenizers count more in
+short words: see test_prefix_tokens.
+"""
+
+MOST_OF_TOOLS = {"Agent": 420, "SendMessage": 370}
+"""Tokens of a tool, without the list of agent types."""
 
 
 class Nobody:
@@ -72,6 +86,15 @@ def tools_of(name: str, team: SessionTeam) -> list[AnyTool]:
     return every if name == LEAD else [tool for tool in every if tool.name not in LEAD_ONLY]
 
 
+def tools_of_subagent() -> list[AnyTool]:
+    made = toolset()
+    return [*made.subagent_tools("a1", None, ()), *made.plan_tools("a1", plan_mode(), Nobody(), is_subagent=True)]
+
+
+def offered(tools: list[AnyTool], compact: bool) -> list[AnyTool]:
+    return offered_tools(offer_tools(tools, compact=compact))
+
+
 def tokens(value: object) -> int:
     return len(json.dumps(value, ensure_ascii=False).encode()) // 4
 
@@ -84,29 +107,37 @@ def told(system: list[Block], tools: list[AnyTool]) -> int:
     return sum(rows.values()) + tokens(system)
 
 
-def test_an_agent_knows_all_it_needs_in_few_tokens(team):
+@pytest.mark.parametrize("compact", [False, True], ids=["full", "compact"])
+def test_an_agent_knows_all_it_needs_in_few_tokens(team, compact):
     kind = find_agent_type("general-purpose")
-    sizes = {
-        "lead": told(lead_prompt(True), tools_of(LEAD, team)),
-        "teammate": told(teammate_prompt(kind), tools_of("scout", team)),
-        "sub-agent": told(
-            subagent_prompt(kind),
-            [
-                *toolset().subagent_tools("a1", None, ()),
-                *toolset().plan_tools("a1", plan_mode(), Nobody()),
-            ],
-        ),
+    prompts = {
+        "lead": (lead_prompt(True, compact=compact), tools_of(LEAD, team)),
+        "teammate": (teammate_prompt(kind, compact=compact), tools_of("scout", team)),
+        "sub-agent": (subagent_prompt(kind, compact=compact), tools_of_subagent()),
     }
+    sizes = {name: told(system, offered(tools, compact)) for name, (system, tools) in prompts.items()}
     print(sizes)
-    assert all(size <= MOST for size in sizes.values()), sizes
+    assert all(size <= MOST[compact, name] for name, size in sizes.items()), sizes
 
 
+def test_the_tools_that_start_and_write_to_agents_are_short(team):
+    sizes = {tool.name: tokens(tool_schema(tool)) for tool in offered(tools_of(LEAD, team), False)}
+    assert all(sizes[name] <= most for name, most in MOST_OF_TOOLS.items()), sizes
+
+
+def test_a_tool_that_a_person_names_alone_is_in_the_prefix(team):
+    named = [tool for tool in tools_of(LEAD, team) if tool.name in {"Read", "NotebookEdit", "ToolSearch"}]
+    assert [tool.name for tool in offered(named, False)] == ["Read", "NotebookEdit"]
+
+
+COMPACT_PROMPTS = ("base", "limits", "lead", "member", "subagent")
 PROMPTS = ("base", "limits", "lead", "member", "subagent", "explore", "plan", "shell", "tags")
 
 
 def words_to_models(team: SessionTeam) -> dict[str, str]:
     """Everything that an agent is told at birth, by where it stands."""
     texts = {f"prompts/{stem}.md": load_prompt(stem) for stem in PROMPTS}
+    texts |= {f"prompts/compact/{stem}.md": load_prompt(stem, compact=True) for stem in COMPACT_PROMPTS}
     return texts | {tool.name: json.dumps(tool_schema(tool), ensure_ascii=False) for tool in tools_of(LEAD, team)}
 
 

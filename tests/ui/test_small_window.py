@@ -55,7 +55,7 @@ class SmallServer:
 
 def play(tmp_path, repo, players, window=WINDOW):
     for number in range(12):
-        (repo / f"f{number}.txt").write_text(f"line {number} of some words\n" * 60)
+        (repo / f"f{number}.txt").write_text(f"line {number} of some words\n" * 90)
     home = tmp_path / "home"
     listed = [{"id": "small", "max_model_len": window}]
     with LoopbackModel.in_thread(players, models=listed) as server:
@@ -82,9 +82,9 @@ def test_a_team_works_in_a_window_of_8000_tokens(tmp_path, repo, engine):
 
 @pytest.mark.finding("M11")
 def test_a_window_that_is_too_small_for_the_tools_is_an_error_that_says_what_to_do(tmp_path, repo):
-    done = play(tmp_path, repo, SmallServer(ENGINES["vllm"], repo, 3_000), 3_000)
+    done = play(tmp_path, repo, SmallServer(ENGINES["vllm"], repo, 1_000), 1_000)
     assert done.returncode != 0
-    assert "a window of 3,000 tokens is too small" in done.stderr
+    assert "a window of 1,000 tokens is too small" in done.stderr
     assert "give the server a window of" in done.stderr
 
 

@@ -22,6 +22,7 @@ from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings, narrow, restor
 if TYPE_CHECKING:
     from teamwright.hooks.hook_index import HookSpec
     from teamwright.models.effort import Effort
+    from teamwright.models.model_settings import PromptSize
 
 TEAMMATE_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
 """Tools that every teammate has besides those of its agent type."""
@@ -137,6 +138,8 @@ class AgentType(Struct, frozen=True):
     initial_prompt: str = ""
     color: str | None = None
     effort: Effort | None = None
+    prompt_size: PromptSize | None = None
+    """The size of its system prompt and tools; None: that of the settings, else by the model's window."""
     background: bool = False
     isolation: str | None = None
     memory: str | None = None
@@ -207,9 +210,14 @@ def _union(one: Iterable[str], other: Iterable[str]) -> tuple[str, ...]:
 
 
 @cache
-def load_prompt(stem: str) -> str:
-    """Return the text of `prompts/<stem>.md`."""
-    return (Path(__file__).parent / "prompts" / f"{stem}.md").read_text(encoding="utf-8").strip()
+def load_prompt(stem: str, *, compact: bool = False) -> str:
+    """Return the text of `prompts/<stem>.md`, or of `prompts/compact/<stem>.md`."""
+    directory = Path(__file__).parent / "prompts"
+    return (
+        (directory / "compact" / f"{stem}.md" if compact else directory / f"{stem}.md")
+        .read_text(encoding="utf-8")
+        .strip()
+    )
 
 
 FORK_TYPE = AgentType("fork", "A copy of its caller, with one job.")

@@ -115,8 +115,8 @@ class Compaction(Struct):
     settings: CompactSettings = field(default_factory=CompactSettings)
     context: CompactionContext = field(default_factory=NoCompactionContext)
     make_prefix: Callable[[CompactedAgent], Prefix] | None = None
-    make_tools: Callable[[], Awaitable[Sequence[AnyTool]]] | None = None
-    """Return the tools that a new agent of this type would get now."""
+    make_tools: Callable[[ModelCard], Awaitable[Sequence[AnyTool]]] | None = None
+    """Return the tools that a new agent of this type and model would get now."""
     turn_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     request: CompactRequest | None = None
     retry_at: int = 0

@@ -25,7 +25,7 @@ SKILLS, MEMORY, MESSAGES = "skills", "memory", "messages"
 PARTS = (SYSTEM, TOOLS, SERVED, INSTRUCTIONS, SKILLS, MEMORY, MESSAGES)
 """The parts in display order."""
 
-_SERVER_TOOLS = frozenset({"McpCall", "ToolSearch", "ListMcpResources", "ReadMcpResource"})
+_SERVER_TOOLS = frozenset({"McpCall", "ListMcpResources", "ReadMcpResource"})
 
 _HEADINGS = {
     "# Skill ": SKILLS,

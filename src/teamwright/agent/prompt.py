@@ -38,23 +38,38 @@ if TYPE_CHECKING:
     from teamwright.agent.agent import Agent
 
 
-def lead_prompt(teams: bool, appended: str = "", base: str = "") -> list[Block]:
+COMPACT_WINDOW = 16_384
+"""The largest window in tokens for which agents get the compact prompt if no setting names one."""
+
+
+def gets_compact_prompt(kind: AgentType | None, settings: ModelSettings, card: ModelCard) -> bool:
+    """Return True when an agent of this type and model gets the compact prompt: by type, settings, window."""
+    size = (kind.prompt_size if kind is not None else None) or settings.prompt
+    return card.context_tokens <= COMPACT_WINDOW if size is None else size == "compact"
+
+
+def has_compact_prompt(prefix: Prefix) -> bool:
+    """Return True when the system prompt of this prefix is the compact one."""
+    return encode(load_prompt("limits", compact=True))[1:-1] in prefix.head
+
+
+def lead_prompt(teams: bool, appended: str = "", base: str = "", *, compact: bool = False) -> list[Block]:
     """Return the parts of all agents; then the lead's part and what the user appended.
 
     `base` replaces the base text.
     """
-    return compose(base or load_prompt("base"), (load_prompt("lead") if teams else "", appended))
+    return _compose(base, (load_prompt("lead", compact=compact) if teams else "", appended), compact=compact)
 
 
-def teammate_prompt(definition: AgentType) -> list[Block]:
+def teammate_prompt(definition: AgentType, *, compact: bool = False) -> list[Block]:
     """Return the parts of all agents; then the team part and the definition's body under its own heading."""
     body = f"# Your role: {definition.name}\n{definition.prompt}" if definition.prompt else ""
-    return compose(load_prompt("base"), (load_prompt("member"), body))
+    return _compose("", (load_prompt("member", compact=compact), body), compact=compact)
 
 
-def subagent_prompt(definition: AgentType) -> list[Block]:
+def subagent_prompt(definition: AgentType, *, compact: bool = False) -> list[Block]:
     """Return the parts of all agents, with the definition's body as the base; then the sub-agent's part."""
-    return compose(definition.prompt or load_prompt("base"), (load_prompt("subagent"),))
+    return _compose(definition.prompt, (load_prompt("subagent", compact=compact),), compact=compact)
 
 
 NOTE_HEAD = "# This session"
@@ -183,12 +198,13 @@ def _environment_text(place: PromptEnvironment, today: date) -> str:
     return place.text_on(today)
 
 
-def compose(base: str, own: Sequence[str]) -> list[Block]:
+def _compose(base: str, own: Sequence[str], *, compact: bool) -> list[Block]:
     """Return the system prompt as blocks: the parts that all agents have, then those of the type.
 
     Empty parts are left out. Services cache equal beginnings, so a role is never in the first block.
     """
-    shared = _join_parts((base, load_prompt("limits"), load_prompt("tags")))
+    rules = (load_prompt("limits", compact=True),) if compact else (load_prompt("limits"), load_prompt("tags"))
+    shared = _join_parts((base or load_prompt("base", compact=compact), *rules))
     return [text_block(text) for text in (shared, _join_parts(tuple(own))) if text]
 
 

@@ -57,6 +57,12 @@ class Tool(Generic[Input]):
     is_offered: bool = True
     """True when the prefix names it. Other tools can still be called, from an older conversation."""
 
+    is_rare: bool = False
+    """True when few agents call it, so that a prefix may leave it out."""
+
+    is_deferred: bool = False
+    """True when the prefix leaves it out and ToolSearch finds it."""
+
     origin: str = ""
     """The author of a tool whose schema is not ours, in words for people; empty for our own."""
 
@@ -79,6 +85,10 @@ class Tool(Generic[Input]):
     def find_unlisted(self, name: str) -> AnyTool | None:
         """Return the tool of that name which this one gives access to, for a call of a name that no list has."""
         return None
+
+    def unlisted_tools(self) -> Sequence[AnyTool]:
+        """Return the tools that this one gives access to."""
+        return ()
 
     def is_read_only(self, call: Input) -> bool:
         """Return True when the call changes nothing. Such calls of one answer run together."""
@@ -354,6 +364,20 @@ _KEYWORDS_OF_NAMES = frozenset({"properties", "$defs"})
 """Keywords whose keys are names and not keywords."""
 
 
+_ASSUMED: Mapping[str, tuple[object, ...]] = {
+    "additionalProperties": (True,),
+    "default": (None, False, "", []),
+    "exclusiveMinimum": (0,),
+    "minLength": (1,),
+    "minimum": (0, 1),
+}
+"""Values that a model assumes anyway. A call with another one is still refused."""
+
+
+_OF_CLASSES = frozenset({"additionalProperties", "description"})
+"""Keywords of an object in a schema that say something about its class in the code."""
+
+
 def tool_schema(tool: AnyTool) -> Schema:
     """Return the entry of a tool in the prefix: `name`, `description`, `input_schema` (shared, not to be changed)."""
     return {"name": tool.name, "description": tool.description, "input_schema": _visible_schema(tool)}
@@ -451,21 +475,17 @@ def _clean(node: Any, definitions: Mapping[str, Any], above: tuple[str, ...]) ->
             schema[key] = {name: _clean(part, definitions, above) for name, part in value.items()}
         elif key == "$ref":
             schema = {**_resolve_reference(value, definitions, above), **schema}
-        elif key != "title" and not (key == "default" and _says_nothing(value)):
+        elif key != "title" and not (key in _ASSUMED and value in _ASSUMED[key]):
             schema[key] = _clean(value, definitions, above)
     return _without_null(schema)
-
-
-def _says_nothing(default: object) -> bool:
-    """Return True for a default that a model assumes anyway."""
-    return default is None or default is False or default in ("", [])
 
 
 def _resolve_reference(reference: str, definitions: Mapping[str, Any], above: tuple[str, ...]) -> Schema:
     name = reference.rsplit("/", 1)[-1]
     if name in above:  # a recursive type: any object, one level down
         return {"type": "object"}
-    return cast("Schema", _clean(definitions[name], definitions, (*above, name)))
+    found = {key: value for key, value in definitions[name].items() if key not in _OF_CLASSES}
+    return cast("Schema", _clean(found, definitions, (*above, name)))
 
 
 def _without_null(node: Schema) -> Schema:

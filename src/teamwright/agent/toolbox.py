@@ -133,6 +133,8 @@ class Toolbox(Struct, eq=False, dict=True):
     numbers: CallNumbers
     emit: Emit
     has_listeners: HasListeners = always_true
+    short_refusals: bool = False
+    """True when the model gets one sentence about a refused call, as with the compact prompt."""
     activity: AgentActivity = field(default_factory=AgentActivity)
     record: CallRecord = field(default_factory=NoCallRecord)
     wrap: Callable[[Step], Step] | None = None
@@ -155,6 +157,10 @@ class Toolbox(Struct, eq=False, dict=True):
     def has_begun(self, call: ToolCall) -> bool:
         """Return True when the tool of this call of the newest answer has begun: it was allowed, if that was asked."""
         return call.id in self._begun
+
+    def shorten_refusals(self, *, short: bool) -> None:
+        """Give the model one sentence about each refused call from now on, or the whole text again."""
+        self.short_refusals = short
 
     def set_tools(self, tools: Sequence[AnyTool]) -> None:
         """Replace the tools. For a running agent this needs a new prefix that names them."""
@@ -238,6 +244,7 @@ class Toolbox(Struct, eq=False, dict=True):
         elif isinstance(prepared, PreparedCall):
             prepared.ctx.call = number
         if isinstance(prepared, ToolResult):
+            prepared = self._refusal(prepared)
             self._emit_called(number, call, call.name, prepared, "failed", 0.0)
             return prepared
         if self.has_listeners():
@@ -257,11 +264,19 @@ class Toolbox(Struct, eq=False, dict=True):
             result = _crash_result(call, problem)
         finally:
             self.activity.end_tool_call(number)
+        if prepared.denied:
+            result = self._refusal(result)
         outcome = "denied" if prepared.denied else "failed" if result.is_error else "done"
         if prepared.is_revised:
             call = replace(call, input=prepared.input.model_dump(exclude_unset=True))
         self._emit_called(number, call, prepared.summary, result, outcome, time.perf_counter() - started)
         return result
+
+    def _refusal(self, result: ToolResult) -> ToolResult:
+        """Return the result of a call that did not run, as the agent's model gets it."""
+        if not self.short_refusals or not isinstance(result.content, str):
+            return result
+        return replace(result, content=result.content.split("\n", 1)[0])
 
     def _check_call(self, call: ToolCall, number: str, *, again: bool = False) -> PreparedCall | ToolResult:
         try:
@@ -278,10 +293,11 @@ class Toolbox(Struct, eq=False, dict=True):
             close = nearest(call.name, self._by_name)
             instead = OTHER_PRODUCTS_TOOLS.get(call.name, "")
             hint = f"{instead}. " if instead else f"Did you mean {close}? " if close else ""
-            refusal = ToolResult.error(
-                f"There is no tool {call.name[:60]!r}.", f"{hint}You have: {', '.join(sorted(self.names))}."
-            )
-            return replace(refusal, invalid="tool")
+            have = f"You have: {', '.join(sorted(self.names))}."
+            what = f"There is no tool {call.name[:60]!r}."
+            if self.short_refusals:
+                what = f"{what} {hint.strip() or have}"
+            return replace(ToolResult.error(what, f"{hint}{have}"), invalid="tool")
         tool = found.load()
         if UNPARSED_ARGUMENTS in call.input:
             return replace(unread_arguments(tool, str(call.input[UNPARSED_ARGUMENTS])), invalid="json")
@@ -385,7 +401,9 @@ def _crash_result(call: ToolCall, problem: BaseException) -> ToolResult:
 
 def offered_tools(tools: Sequence[AnyTool]) -> list[AnyTool]:
     """Return the tools that a prefix names. Tools of the lead only come last, so that all lists begin alike."""
-    return sorted((tool for tool in tools if tool.is_offered), key=lambda tool: tool.name in LEAD_ONLY)
+    return sorted(
+        (tool for tool in tools if tool.is_offered and not tool.is_deferred), key=lambda tool: tool.name in LEAD_ONLY
+    )
 
 
 async def run_tool(call: PreparedCall) -> ToolResult:

@@ -72,6 +72,12 @@ FIELDS: dict[str, DefinitionField] = {
     ),
     "model": DefinitionField("text", "Its model; `inherit`, or no field, is the caller's. The call's has precedence."),
     "effort": DefinitionField("effort", f"Thinking effort: {EFFORTS}.", soft=True),
+    "promptSize": DefinitionField(
+        "word",
+        "`compact` or `full`: the size of its system prompt and tools. The default is the setting `prompt`.",
+        soft=True,
+        words=("compact", "full"),
+    ),
     "permissionMode": DefinitionField(
         "mode",
         "Its permission mode. The call's has precedence; the stricter of this mode and the caller's decides.",
@@ -196,6 +202,7 @@ def parse_definition_values(raw: Values, body: str, fallback: str, origin: Defin
         initial_prompt=values.get("initialPrompt", "").strip(),
         color=values.get("color"),
         effort=values.get("effort"),
+        prompt_size=values.get("promptSize"),
         background=values.get("background", False),
         isolation=values.get("isolation"),
         memory=values.get("memory"),

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.agent.agent_type import BUILT_IN, AgentType, built_in_types, find_agent_type
+from teamwright.agent.agent_type import BUILT_IN, AgentType, built_in_types, find_agent_type, join_names
 from teamwright.config.agent_type_fields import DefinitionOrigin, begins_field, default_name, parse_definition_values
 from teamwright.config.plugins import Plugin, plugin_variables
 from teamwright.config.team_file import TeamDefinition, role_definitions
@@ -194,13 +194,20 @@ class AgentTypes(Struct):
         """
         return self._type_list(may).text
 
+    def type_names(self, may: Callable[[str], bool] = _any_name) -> str:
+        """Return the names of these types alone, for the Agent tool of the compact prompt."""
+        return f"Types: {join_names(kind.name for kind in self._listed_types(may))}."
+
     def shortened(self) -> frozenset[str]:
         """Return the names of the types whose descriptions do not fit into the Agent tool as a whole."""
         return self._type_list(_any_name).shortened
 
     def _type_list(self, may: Callable[[str], bool]) -> TypeList:
+        return type_list(self._listed_types(may))
+
+    def _listed_types(self, may: Callable[[str], bool]) -> list[AgentType]:
         kinds = [kind for kind in self.active().values() if not kind.role and may(kind.name)]
-        return type_list(sorted(kinds, key=lambda kind: kind.source != BUILT_IN))
+        return sorted(kinds, key=lambda kind: kind.source != BUILT_IN)
 
 
 @cache

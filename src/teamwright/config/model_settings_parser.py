@@ -29,6 +29,7 @@ def model_settings(settings: Settings) -> ModelSettings:
         model=values.get("model"),
         effort=None if (effort := values.get("effort")) is None else parse_effort(effort),
         thinking=values.get("thinking", fallback.thinking),
+        prompt=values.get("prompt"),
         max_output_tokens=values.get("max_output_tokens"),
         context_tokens=values.get("context_tokens"),
         retries=values.get("retries", fallback.retries),

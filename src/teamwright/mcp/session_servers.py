@@ -6,18 +6,14 @@ Selects the tools that fit into an agent's prefix.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import cast
 
 from msgspec import Struct
 
 from teamwright.mcp.server import McpServer, ServerContext
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.mcp.tool_listing import ServedTool, parse_server_key
-
-_WORD = re.compile(r"[a-z0-9]+")
 
 WAIT_S = 3.0
 """Seconds that the first agent waits for servers without a stored tool list."""
@@ -154,28 +150,3 @@ def select_for_prefix(
             inside.add(at)
     chosen = [(server, tool) for at, (server, tools) in enumerate(candidates) if at in inside for tool in tools]
     return sorted(chosen, key=lambda one: one[1].name)
-
-
-def search_tools(tools: Iterable[ServedTool], query: str, most: int) -> list[ServedTool]:
-    """Return the tools that match a query best, the best first. `select:NAME,NAME` names tools exactly.
-
-    A word counts most in the name of a tool, less in its description and its parameters.
-    """
-    every = list(tools)
-    if query.lower().startswith("select:"):
-        names = [name.strip() for name in query.partition(":")[2].split(",")]
-        return [tool for name in names for tool in every if name in {tool.name, tool.remote_name}][:most]
-    words = [word for word in _WORD.findall(query.lower()) if len(word) > 1]
-    scored = [(sum(_score(tool, word) for word in words), -at) for at, tool in enumerate(every)]
-    best = sorted((one for one in scored if one[0] > 0), reverse=True)[:most]
-    return [every[-at] for _, at in best]
-
-
-def _score(tool: ServedTool, word: str) -> int:
-    name = tool.name.lower()
-    stem = word.rstrip("s")
-    parts = [part.rstrip("s") for part in _WORD.findall(name.replace("_", " "))]
-    score = 6 if stem in parts else 3 if stem in name else 0
-    properties = cast("Mapping[str, object]", tool.schema.get("properties") or {})
-    text = f"{tool.description} {' '.join(properties)}".lower()
-    return score + (1 if stem in text else 0)

@@ -31,6 +31,7 @@ LIMIT_HEADLESS_S = 300.0
 
 Thinking: TypeAlias = Literal["adaptive", "off"]
 CacheHour: TypeAlias = Literal["auto", "on", "off"]
+PromptSize: TypeAlias = Literal["full", "compact"]
 
 
 def _no_providers() -> Mapping[str, CustomProvider]:
@@ -136,6 +137,17 @@ class ModelSettings(Struct, frozen=True):
         Thinking, Setting("thinking", "adaptive: models that can do so decide how much they think.")
     ] = "adaptive"
     """`off` uses the least that the model allows."""
+    prompt: (
+        Annotated[
+            PromptSize,
+            Setting(
+                "prompt",
+                "The system prompt and the tools of agents: full, or compact for small models. Without it: compact for "
+                "windows of at most 16,384 tokens.",
+            ),
+        ]
+        | None
+    ) = None
     max_output_tokens: Annotated[Count, Setting("max_output_tokens", "The longest answer in tokens.")] | None = None
     """None is the model's own limit, but 32,000 at most."""
     context_tokens: (

@@ -70,10 +70,13 @@ class SessionMcpServers(Struct):
         allowed: Callable[[str], bool],
         place: AgentWorkspace | None = None,
         bounds: SandboxSettings = UNBOUNDED,
+        *,
+        compact: bool = False,
     ) -> list[AnyTool]:
         """Return the servers' tools for a new agent; `allowed` says which names it may have, `place` is its worktree.
 
-        `bounds` are those of its commands in the sandbox, and of the servers that its type defines.
+        `bounds` are those of its commands in the sandbox, and of the servers that its type defines. `compact`: for the
+        compact prompt.
 
         Servers whose tools are unknown are waited for, a few seconds. Raises UsageError, CannotStart for servers that
         the agent type needs.
@@ -85,7 +88,8 @@ class SessionMcpServers(Struct):
             await self.require(kind.required_mcp_servers, servers)
         await self.servers.wait_for_tools(servers, self.settings.wait_s)
         servers = [server for server in servers if self._visible(server, kind, allowed)]
-        return self._make_tools(servers, allowed, covers(() if kind is None else kind.disallowed_tools, CALL))
+        no_call = covers(() if kind is None else kind.disallowed_tools, CALL)
+        return self._make_tools(servers, allowed, no_call=no_call, compact=compact)
 
     async def require(self, names: Iterable[str], among: Sequence[McpServer] = ()) -> None:
         """Wait until these servers run. Raises UsageError for an unknown server, CannotStart for one that fails."""
@@ -156,12 +160,14 @@ class SessionMcpServers(Struct):
         named = kind.tools or () if kind is not None else ()
         return allowed(f"{begins}__any") or any(name.startswith(begins) for name in named)
 
-    def _make_tools(self, servers: Sequence[McpServer], allowed: Callable[[str], bool], no_call: bool) -> list[AnyTool]:
+    def _make_tools(
+        self, servers: Sequence[McpServer], allowed: Callable[[str], bool], *, no_call: bool, compact: bool
+    ) -> list[AnyTool]:
         if not servers:
             return []
         from teamwright.session.wiring.server_tools import ServerToolSet  # loads the tools of servers
 
-        return ServerToolSet(servers, allowed, lambda: self.settings, has_call=not no_call).tools()
+        return ServerToolSet(servers, allowed, lambda: self.settings, has_call=not no_call).tools(compact)
 
     async def exchange(self, configs: Sequence[ServerConfig], settings: McpSettings) -> None:
         """Change the servers: agents get new tools with their next prefix, and lose those of removed servers at
@@ -201,15 +207,17 @@ class SessionMcpServers(Struct):
             await self._servers.close()
 
 
-OTHER_TOOLS = frozenset({"ListMcpResources", "ReadMcpResource", "ToolSearch"})
+OTHER_TOOLS = frozenset({"ListMcpResources", "ReadMcpResource"})
 """Tools about servers whose names are not those of server tools."""
 
 
-def renew_mcp_tools(toolbox: Toolbox) -> None:
-    """Give the agent the tools that its servers list now, at a new prefix."""
+def renew_mcp_tools(toolbox: Toolbox, *, compact: bool) -> None:
+    """Give the agent the tools that its servers list now, at a new prefix, full or compact."""
     again = next((getattr(tool, "rebuild", None) for tool in toolbox.tools if tool.name == CALL), None)
     if again is not None:
-        toolbox.set_tools([*(tool for tool in toolbox.tools if tool.name != CALL and not is_mcp_tool(tool)), *again()])
+        toolbox.set_tools(
+            [*(tool for tool in toolbox.tools if tool.name != CALL and not is_mcp_tool(tool)), *again(compact)]
+        )
 
 
 def is_mcp_tool(tool: AnyTool) -> bool:

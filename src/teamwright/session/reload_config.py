@@ -83,7 +83,7 @@ class ConfigReloader(Struct):
         for agent in agents:
             if agent.compaction.make_tools is None:
                 continue
-            tools = list(await agent.compaction.make_tools())
+            tools = list(await agent.compaction.make_tools(agent.model.card))
             if changed_instructions or [tool_schema(tool) for tool in offered_tools(tools)] != agent.toolbox.schemas:
                 agent.change_between_calls(lambda agent=agent, tools=tools: _begin(agent, tools))
                 members.append(agent.name)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from teamwright.tools.team.send_message import SendMessage
     from teamwright.tools.team.team_create import TeamCreate
     from teamwright.tools.team.team_delete import TeamDelete
+    from teamwright.tools.tool_search import ToolSearch
     from teamwright.tools.web_fetch import WebFetch
     from teamwright.tools.web_search import WebSearch
 
@@ -63,6 +64,7 @@ __all__ = [
     "TaskUpdate",
     "TeamCreate",
     "TeamDelete",
+    "ToolSearch",
     "WebFetch",
     "WebSearch",
     "Write",
@@ -94,6 +96,7 @@ MODULES = {
     "TaskUpdate": "tasks.task_update",
     "TeamCreate": "team.team_create",
     "TeamDelete": "team.team_delete",
+    "ToolSearch": "tool_search",
     "WebFetch": "web_fetch",
     "WebSearch": "web_search",
     "Write": "files.write",

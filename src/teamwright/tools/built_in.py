@@ -6,6 +6,7 @@ pydantic until a model calls one.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -23,7 +24,8 @@ _DIRECTORY = Path(__file__).parent
 class BuiltInTool(Tool[Any]):
     """The tool of this class name (`kind`), which `make` constructs when it is first called.
 
-    `more_text` follows the `.md` text in its description; the other arguments are those of `Tool`.
+    `more_text` follows the `.md` text in its description, and `compact_text` the shorter one of the compact prompt; the
+    other arguments are those of `Tool`.
     """
 
     def __init__(
@@ -34,6 +36,8 @@ class BuiltInTool(Tool[Any]):
         more_text: str = "",
         hidden_parameters: Mapping[str, HiddenParameter] | None = None,
         is_offered: bool = True,
+        is_rare: bool = False,
+        compact_text: str = "",
     ) -> None:
         entry = _entries()[kind]
         self.kind = kind
@@ -42,15 +46,30 @@ class BuiltInTool(Tool[Any]):
         self.schema = entry["input_schema"]
         self.hidden_parameters = hidden_parameters or {}
         self.is_offered = is_offered
+        self.is_rare = is_rare
         self._make = make
-        self._more_text = more_text
+        self._texts = more_text, compact_text
+        self._is_compact = False
         self._tool: AnyTool | None = None
 
     @property
     def description(self) -> str:
         """The `.md` text beside the tool's module, and the further text."""
-        text = read_tool_text(_text_path(self.kind))
-        return f"{text}\n{self._more_text}" if self._more_text else text
+        more, compact_text = self._texts
+        path = _text_path(self.kind)
+        text = read_tool_text(path.with_suffix(".compact.md") if self._is_compact else path)
+        following = compact_text if self._is_compact else more
+        return f"{text}\n{following}" if following else text
+
+    def with_parameters(self, names: tuple[str, ...] | None) -> BuiltInTool:
+        """Return the tool as the compact prompt has it, with these parameters; None: as the full prompt has it."""
+        if (names is not None) == self._is_compact:
+            return self
+        other = copy.copy(self)
+        other._make = self.load
+        other._is_compact = names is not None
+        other.schema = _entries()[self.kind]["input_schema"] if names is None else _compact_schema(self.kind, names)
+        return other
 
     def load(self) -> AnyTool:
         """Return the tool, constructed once."""
@@ -63,6 +82,26 @@ class BuiltInTool(Tool[Any]):
 def fork_text() -> str:
     """Return the part on forks in the description of the Agent tool."""
     return read_tool_text(_DIRECTORY / "subagent" / "fork.md")
+
+
+@cache
+def _compact_schema(kind: str, names: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return the schema of a built-in tool with these parameters, without words about them."""
+    whole = _entries()[kind]["input_schema"]
+    properties = {name: _bare_schema(whole["properties"][name]) for name in names}
+    required = [name for name in whole.get("required", ()) if name in properties]
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+def _bare_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the type of a parameter and its choices. One that may be text is text."""
+    kinds = [one["type"] for one in schema.get("anyOf", (schema,))]
+    bare: dict[str, Any] = {"type": "string" if "string" in kinds else kinds[0]}
+    if "enum" in schema:
+        bare["enum"] = schema["enum"]
+    if "items" in schema:
+        bare["items"] = _bare_schema(schema["items"])
+    return bare
 
 
 @cache

@@ -21,8 +21,8 @@ from teamwright.tools.enter_plan_mode import exit_instructions
 class AllowedPrompt(ToolInput):
     """Allowed command."""
 
-    tool: Literal["Bash"] = Field("Bash", description="Name of the tool.")
-    prompt: str = Field(description="Command or pattern: npm test, git log:*.")
+    tool: Literal["Bash"] = "Bash"
+    prompt: str = Field(description="npm test, git log:*.")
 
 
 class ExitPlanInput(ToolInput):
@@ -30,9 +30,9 @@ class ExitPlanInput(ToolInput):
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
-    plan: str | None = Field(None, description="Whole plan; not needed when the plan file contains it.")
+    plan: str | None = Field(None, description="Not needed when the plan file has it.")
     allowedPrompts: list[AllowedPrompt] = Field(
-        default_factory=list[AllowedPrompt], description="Commands that you will need, for the approver."
+        default_factory=list[AllowedPrompt], description="Commands that you will need."
     )
 
 

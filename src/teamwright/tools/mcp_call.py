@@ -37,7 +37,7 @@ class McpCallInput(ToolInput):
 class McpCall(Tool[McpCallInput]):
     """The McpCall tool of one agent. `allowed` returns True for full names of tools that the agent may have.
 
-    `rebuild` returns new tools of the servers, this one included, for a new prefix.
+    `rebuild` returns new tools of the servers, this one included, for a new prefix: a compact one, or a full one.
     """
 
     name = "McpCall"
@@ -48,11 +48,12 @@ class McpCall(Tool[McpCallInput]):
         servers: Sequence[McpServer],
         allowed: Callable[[str], bool],
         in_prefix: frozenset[str],
-        rebuild: Callable[[], list[AnyTool]],
+        rebuild: Callable[[bool], list[AnyTool]],
     ) -> None:
         self.rebuild = rebuild
         self.servers = tuple(servers)
         self._allowed = allowed
+        self._in_prefix = in_prefix
         lines = "\n".join(_line(server, in_prefix, allowed) for server in self.servers)
         cut = lines if len(lines) <= MAX_SERVER_LIST else lines[: MAX_SERVER_LIST - 1] + "…"
         self._text = f"{read_description(type(self))}\n{escape_tags(cut)}"
@@ -88,6 +89,15 @@ class McpCall(Tool[McpCallInput]):
         """Return the tool with that full name, for a call that names it although the agent's list does not."""
         server = find_server(self.servers, name)
         return self._make_tool(server, name) if server is not None else None
+
+    def unlisted_tools(self) -> list[AnyTool]:
+        """Return the servers' tools that are not in the agent's list."""
+        return [
+            ServerTool(server, tool.name, tool)
+            for server in self.servers
+            for tool in server.tools or ()
+            if tool.name not in self._in_prefix and self._allowed(tool.name)
+        ]
 
     async def run(self, call: McpCallInput, ctx: ToolContext) -> ToolResult:
         """List a server's tools, or describe the parameters of one."""

@@ -46,7 +46,7 @@ class WebFetchInput(ToolInput):
     """Parameters of WebFetch."""
 
     url: str = Field(description="Address with http or https.")
-    prompt: str = Field("", description="Unused; the result is the whole text.")
+    prompt: str = ""
 
 
 class _Page(Struct, frozen=True):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
+from teamwright.agent.prompt import COMPACT_WINDOW, gets_compact_prompt
 from teamwright.agent.spawn_limits import SpawnSettings
 from teamwright.backends.adapter_backend import unusable_reason
 from teamwright.backends.choice import SelectedBackend
@@ -197,6 +198,7 @@ def _model(
             most = known_providers(settings)[card.provider].requests
             yield from slot_findings(endpoint, reported, most, limits.members + 1)
         yield from facts_of(card, endpoint)
+        yield _prompt_finding(card, settings)
         yield _price_finding(card)
     if subject.env.get("ANTHROPIC_AUTH_TOKEN") and subject.env.get("ANTHROPIC_API_KEY"):
         yield Finding("model", "both keys", "ANTHROPIC_AUTH_TOKEN wins over ANTHROPIC_API_KEY", "note")
@@ -294,6 +296,13 @@ def facts_of(card: ModelCard, endpoint: Endpoint) -> Iterator[Finding]:
             yield _ability_finding(card, fact)
     for name, value in card.sampling:
         yield Finding("model", name, f"{value} ({source(card, 'sampling')})")
+
+
+def _prompt_finding(card: ModelCard, settings: ModelSettings) -> Finding:
+    """Return which prompt agents with this model get."""
+    size = "compact" if gets_compact_prompt(None, settings, card) else "full"
+    by = "the setting prompt" if settings.prompt is not None else f"compact up to {COMPACT_WINDOW:,} tokens of window"
+    return Finding("model", "prompt", f"{size} ({by})")
 
 
 def _ability_finding(card: ModelCard, fact: str) -> Finding:

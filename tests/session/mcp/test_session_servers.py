@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -191,7 +192,7 @@ async def test_what_does_not_fit_into_the_prefix_is_searched_and_called_by_name(
     assert echo.startswith("mcp__large__echo\nSays it again.\nIt takes: ") and '"required": ["text"]' in echo
     assert run.model.request_text(3) == "found"
     assert run.model.request_text(4).startswith("mcp__large__pid") and "die" not in run.model.request_text(4)
-    assert "None of 15 tools matches" in run.model.request_text(5)
+    assert re.search(r"None of \d+ tools matches.* mcp__large__pid, ", run.model.request_text(5))
 
 
 async def test_without_servers_nothing_of_them_is_told_or_loaded(tmp_path):
@@ -419,5 +420,5 @@ async def test_where_a_new_prefix_begins_late_servers_and_new_tools_stand_in_the
         prefix = agent.compaction.make_prefix(agent)
         listed = [tool["name"] for tool in json.loads(b"{" + prefix.head + b"}")["tools"]]
         assert len(served(listed)) == 15 and [name for name in listed if name not in LEAD_ONLY][-1] == "McpCall"
-        offered = agent.toolbox.names - {"AskUserQuestion"}  # no user is present
+        offered = {tool.name for tool in agent.toolbox.offered_tools}
         assert set(born) & offered < set(listed) == offered

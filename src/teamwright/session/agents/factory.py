@@ -30,6 +30,7 @@ from teamwright.agent.prompt import (
     PrefixModel,
     PromptEnvironment,
     SessionNote,
+    has_compact_prompt,
     lead_prompt,
     load_conversation,
     subagent_prompt,
@@ -292,29 +293,32 @@ class AgentFactory(Struct, dict=True):
         record = self.session_directory / "plans" / f"{LEAD}.json"
         plan = self.plans.make_plan_mode(self.policy, self.home.plans, record, name=LEAD, gate=policy)
 
-        async def tools() -> list[AnyTool]:
+        async def tools(card: ModelCard) -> list[AnyTool]:
             own = [
                 t
                 for t in self.toolset.tools(Caller(LEAD, team))
                 if kind is None or kind.allows(t.name) or t.name in TEAMMATE_TOOLS
             ]
             own += self.toolset.plan_tools(LEAD, plan, self.plans)
-            return self._visible_tools([*own, *await self._server_tools(kind, self.first)])
+            return await self._offered(own, card, kind, self.first)
 
-        def system() -> list[Block]:
+        def system(card: ModelCard) -> list[Block]:
             appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
             base = self.base or (kind.prompt if kind is not None else "")
-            return lead_prompt(self.toolset.teams, appended, base)
+            compact = self.toolset.is_compact(card, kind)
+            return lead_prompt(self.toolset.teams, appended, base, compact=compact)
 
         who = HookAgent(self.session, self._transcript, LEAD_KIND, LEAD, LEAD, own=self._transcript)
         basis = self._basis(who, model, replace(self.first, policy=lambda: policy, display_name=LEAD))
-        own = await tools()
+        own = await tools(model.card)
         if isinstance(start, Conversation):
             asks = self.effort is not None or self.thinking_tokens is not None
             requested_effort = self._lead_effort(model.card) if asks else None
-            conversation = self._go_on(start, model, requested_effort)
+            conversation = self._go_on(
+                start, model, kind, partial(self._prefix, model, system(model.card), own), requested_effort
+            )
         else:
-            prefix = self._prefix(model, system(), own, self._lead_effort(model.card, kind))
+            prefix = self._prefix(model, system(model.card), own, self._lead_effort(model.card, kind))
             about = await self._lead_header(basis, start, kind)
             conversation = Conversation.start(self._transcript, prefix, about)
         is_new = conversation.lines <= 1
@@ -325,7 +329,7 @@ class AgentFactory(Struct, dict=True):
             meter=self.meters.lead(),
             emit=self.emit,
             plan=self.plans.restore_plan_mode(LEAD, plan, basis.workplace, new=is_new, begins=plan.is_on),
-            compaction=self.compacting.make(team, system, self.prefixes, tools),
+            compaction=self.compacting.make(team, kind, system, self.prefixes, tools),
             model_calls_left=self.max_rounds if kind is None or self.max_rounds is not None else kind.max_turns,
             remind=self._reminder(policy, ReminderRole.LEAD),
             session_note=lambda: self._session_note(policy, kind),
@@ -345,12 +349,20 @@ class AgentFactory(Struct, dict=True):
         place = {"name": self.worktree.record.team, "cwd": str(self.work_directory)}
         return about | {"cwd": str(self.cwd), WORKTREE_KEY: place}
 
+    async def _offered(
+        self, own: Sequence[AnyTool], card: ModelCard, kind: AgentType | None, inherited: Inheritance
+    ) -> list[AnyTool]:
+        """Return the tools of a member in the form for its model: these, and those of MCP servers."""
+        tools = self._visible_tools([*own, *await self._server_tools(card, kind, inherited)])
+        return self.toolset.offer(tools, card, kind)
+
     async def _server_tools(
-        self, kind: AgentType | None, inherited: Inheritance, denied: tuple[str, ...] = ()
+        self, card: ModelCard, kind: AgentType | None, inherited: Inheritance, denied: tuple[str, ...] = ()
     ) -> list[AnyTool]:
         """Return an agent's tools of MCP servers, in its worktree or in that of the session."""
         place = inherited.place or self.worktree
-        return await self.toolset.mcp_tools(self.policy.hides, kind, denied, place, inherited.sandbox)
+        compact = self.toolset.is_compact(card, kind)
+        return await self.toolset.mcp_tools(self.policy.hides, kind, denied, place, inherited.sandbox, compact=compact)
 
     def _offer_search(self, model: Model) -> Model:
         """Choose the way to search the web with the first model of this process, and return the model.
@@ -435,14 +447,14 @@ class AgentFactory(Struct, dict=True):
         record = path.parent.parent / "plans" / f"{path.stem}.json"
         plan = self.plans.make_plan_mode(policy(), self.home.plans, record, name=spec.name)
 
-        async def tools() -> list[AnyTool]:
+        async def tools(card: ModelCard) -> list[AnyTool]:
             own = [t for t in self.toolset.tools(Caller(spec.name, team)) if t.name not in LEAD_ONLY]
             own = [t for t in own if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
             own += self.toolset.plan_tools(spec.name, plan, self.plans)
-            return self._visible_tools([*own, *await self._server_tools(kind, inherited)])
+            return await self._offered(own, card, kind, inherited)
 
-        def system() -> list[Block]:
-            return teammate_prompt(kind)
+        def system(card: ModelCard) -> list[Block]:
+            return teammate_prompt(kind, compact=self.toolset.is_compact(card, kind))
 
         who = HookAgent(
             self.session,
@@ -457,11 +469,12 @@ class AgentFactory(Struct, dict=True):
             own=path,
         )
         basis = self._basis(who, model, inherited, None if place is not None else spec.cwd)
-        own = await tools()
+        own = await tools(model.card)
         if git is None:
-            conversation = self._go_on(load_conversation(path, prefixes), model)
+            former = load_conversation(path, prefixes)
+            conversation = self._go_on(former, model, kind, partial(self._prefix, model, system(model.card), own))
         else:
-            prefix = self._prefix(model, system(), own, effort)
+            prefix = self._prefix(model, system(model.card), own, effort)
             conversation = Conversation.start(path, prefix, self._about(basis, await git))
         activity = basis.activity  # the time counter outlives the member, and must not keep a reference to it
         return self._agent(
@@ -473,7 +486,7 @@ class AgentFactory(Struct, dict=True):
             plan=self.plans.restore_plan_mode(
                 spec.name, plan, basis.workplace, new=is_new, begins=spec.starts_in_plan_mode
             ),
-            compaction=self.compacting.make(team, system, prefixes, tools),
+            compaction=self.compacting.make(team, kind, system, prefixes, tools),
             model_calls_left=self._rounds_left(spec, budget, conversation),
             remind=self._reminder(inherited.current_policy(), ReminderRole.MEMBER),
             session_note=lambda: self._session_note(policy(), kind, place, teammate_identity(spec.name, team.name)),
@@ -505,10 +518,14 @@ class AgentFactory(Struct, dict=True):
         inherited.place = place
         below = None if spec.fork or inherited.depth >= self.limits.settings.depth else self.team
         tools = self.toolset.subagent_tools(agent_id, below, parent.disallowed)
-        tools = [t for t in (*tools, *self.toolset.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
-        tools += await self._server_tools(kind, inherited, (*NOT_FOR_SUBAGENTS, *parent.disallowed))
-        tools = self._visible_tools(start.tools(tools, self.toolset))
-        system = subagent_prompt(kind)
+        tools += self.toolset.plan_tools(agent_id, plan, self.plans, is_subagent=True)
+        tools = [tool for tool in tools if kind.allows(tool.name)]
+        tools += await self._server_tools(model.card, kind, inherited, (*NOT_FOR_SUBAGENTS, *parent.disallowed))
+        tools = start.tools(self.toolset.offer(self._visible_tools(tools), model.card, kind), self.toolset)
+
+        def system(card: ModelCard) -> list[Block]:
+            return subagent_prompt(kind, compact=self.toolset.is_compact(card, kind))
+
         who = HookAgent(
             self.session,
             self._transcript,
@@ -524,16 +541,17 @@ class AgentFactory(Struct, dict=True):
         if start.origin is not None:
             conversation = start_fork(start.origin, path, self._about(basis), basis.workplace, self.prefixes)
         elif start.former is not None:
-            conversation = self._go_on(start.former, model)
+            anew = None if spec.fork else partial(self._prefix, model, system(model.card), tools)
+            conversation = self._go_on(start.former, model, kind, anew)
         else:
-            prefix = self._prefix(model, system, tools, effort)
+            prefix = self._prefix(model, system(model.card), tools, effort)
             conversation = Conversation.start(path, prefix, self._about(basis), with_next=True)
         if spec.starts_in_plan_mode:
             plan.start(PlanExit.NEVER)
         if spec.fork:
             compaction = self.compacting.make_for_fork(path)
         else:
-            compaction = self.compacting.make(None, lambda: system, self.prefixes)
+            compaction = self.compacting.make(None, kind, system, self.prefixes)
         activity = basis.activity  # the time counter outlives the agent, and must not keep a reference to it
         forked = self.living.get(caller) if spec.fork else None
         return self._agent(
@@ -635,8 +653,18 @@ class AgentFactory(Struct, dict=True):
             return ModeReminder(lambda: policy.display_mode, role, known_mode, announces=True)
         return ModeReminder(lambda: policy.mode, role, None, announces=False)
 
-    def _go_on(self, conversation: Conversation, model: Model, effort: Effort | None = None) -> Conversation:
-        """Prepare a conversation for a resume: its prefix is kept, except for another model or effort."""
+    def _go_on(
+        self,
+        conversation: Conversation,
+        model: Model,
+        kind: AgentType | None,
+        make_prefix: Callable[[Effort | None], Prefix] | None,
+        effort: Effort | None = None,
+    ) -> Conversation:
+        """Prepare a conversation for a resume: its prefix is kept, except for another model or effort.
+
+        For a model that gets the other prompt, full or compact, it is the one of `make_prefix`; None for a fork.
+        """
         prefix, card = conversation.prefix, model.card
         if conversation.lost_lines is not None:
             member = str(conversation.header.get("member", LEAD))
@@ -647,7 +675,11 @@ class AgentFactory(Struct, dict=True):
                 self.resolver.notify_once(
                     f"the effort {had} of a resumed conversation is not used: {missing_effort(card)}"
                 )
-            conversation.replace_prefix(prefix_for_model(prefix, card, self.toolset.model_settings, effort=effort))
+            is_other = prefix.model != card.wire and has_compact_prompt(prefix) != self.toolset.is_compact(card, kind)
+            if make_prefix is not None and is_other:
+                conversation.replace_prefix(make_prefix(supported_effort(card, had) if effort is None else effort))
+            else:
+                conversation.replace_prefix(prefix_for_model(prefix, card, self.toolset.model_settings, effort=effort))
         return conversation
 
     def _lead_effort(self, card: ModelCard, kind: AgentType | None = None) -> Effort | None:
@@ -774,6 +806,7 @@ class AgentFactory(Struct, dict=True):
             numbers=self.numbers,
             emit=self.emit,
             has_listeners=self.attended,
+            short_refusals=self.toolset.is_compact(basis.model.card, basis.inherited.definition),
             activity=basis.activity,
             record=conversation,
             wrap=basis.hooks.wrap,

@@ -31,7 +31,7 @@ from teamwright.agent.tool import AnyTool, Workplace
 from teamwright.git.repository import discover
 from teamwright.hooks.hook_index import PERMISSION, POST_TOOL, PRE_TOOL, TOOL_FAILURE
 from teamwright.models.effort import supported_effort
-from teamwright.models.model import Model, Prefix
+from teamwright.models.model import Model, ModelCard, Prefix
 from teamwright.models.request_prefix import build_prefix, tool_names
 from teamwright.permissions.permission_decision import Policy
 from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
@@ -48,6 +48,7 @@ from teamwright.subagents.subagent_run import SubagentRun
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_state_reminder import StateReminder
+from teamwright.tools.deferred_tools import SEARCH
 
 if TYPE_CHECKING:
     from teamwright.git.git_calls import GitState
@@ -74,6 +75,7 @@ def fork_definition(kind: AgentType, parent: Inheritance) -> AgentType:
         read_only=definition.read_only,
         sandbox=definition.sandbox,
         mcp_servers=definition.mcp_servers,
+        prompt_size=definition.prompt_size,
         source=definition.source,
         file=definition.file,
         hooks=hooks,
@@ -134,7 +136,11 @@ class StartingPoint(Struct, frozen=True):
 
         named = tool_names(talk.prefix)
         have = toolset.without_subagent_skills(
-            [tool for tool in tools if tool.name in named and tool.name not in _CALLERS]
+            [
+                tool
+                for tool in tools
+                if (tool.name in named or (tool.is_deferred and SEARCH in named)) and tool.name not in _CALLERS
+            ]
         )
         known = {tool.name for tool in have}
         return [*have, *(ForbiddenInFork(name) for name in named if name not in known and not is_mcp_tool_name(name))]
@@ -234,22 +240,26 @@ class CompactionFactory(Struct, frozen=True):
     def make(
         self,
         team: SessionTeam | None,
-        system: Callable[[], Sequence[Block]],
+        kind: AgentType | None,
+        system: Callable[[ModelCard], Sequence[Block]],
         prefixes: Path,
-        tools: Callable[[], Awaitable[Sequence[AnyTool]]] | None = None,
+        tools: Callable[[ModelCard], Awaitable[Sequence[AnyTool]]] | None = None,
     ) -> Compaction:
-        """Return the compaction of an agent. `team` is its team, if any.
+        """Return the compaction of an agent. `team` is its team, if any, and `kind` its type.
 
-        `system` returns the present prompt of its agent type, `tools` those of a newly created agent.
+        `system` returns the present prompt of its agent type for a model, `tools` those of a newly created agent.
         """
         toolset = self.toolset
 
         def fresh(agent: CompactedAgent) -> Prefix:
-            renew_mcp_tools(agent.toolbox)
             card = agent.model.card
-            effort = supported_effort(card, agent.effort)
-            words = system()
             tools = agent.toolbox
+            compact = toolset.is_compact(card, kind)
+            tools.shorten_refusals(short=compact)
+            renew_mcp_tools(tools, compact=compact)
+            tools.set_tools(toolset.offer(tools.tools, card, kind))
+            effort = supported_effort(card, agent.effort)
+            words = system(card)
             shared = shared_parts(words, tools.offered_tools)
             prefix = build_prefix(card, toolset.model_settings, words, tools.schemas, effort=effort, shared=shared)
             store_prefix(prefixes, prefix)

@@ -15,7 +15,9 @@ from teamwright import tools as tool_classes
 from teamwright.agent.agent_type import NOT_FOR_SUBAGENTS, AgentType, covers
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.plan_mode import PlanApproval, PlanMode
+from teamwright.agent.prompt import gets_compact_prompt
 from teamwright.agent.tool import AnyTool, ToolContext, ToolResult
+from teamwright.models.model import ModelCard
 from teamwright.models.model_settings import ModelSettings
 from teamwright.permissions.verdict import Approver
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
@@ -27,6 +29,7 @@ from teamwright.teams.blocked_state import blocked_callback
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.built_in import BuiltInTool, fork_text
 from teamwright.tools.caller import Caller
+from teamwright.tools.deferred_tools import no_tool_search, offer_tools
 from teamwright.tools.shell.bash_settings import BashSettings
 
 if TYPE_CHECKING:
@@ -68,6 +71,8 @@ class Toolset(Struct):
     permits: PermissionAnswers | None = None
     agent_types: Callable[[], str] = str
     """Returns the list of agent types in the Agent tool."""
+    agent_type_names: Callable[[], str] = str
+    """Returns the names of agent types in the Agent tool of the compact prompt."""
     shelf: SkillCatalog = field(default_factory=SkillCatalog)
     """Skills and commands."""
     startup: ShellStartup | None = None
@@ -87,6 +92,14 @@ class Toolset(Struct):
         """Set the sub-agents of the session, before the first agent is made."""
         self._agents = agents
 
+    def is_compact(self, card: ModelCard, kind: AgentType | None) -> bool:
+        """Return True when an agent of this model and type gets the compact prompt."""
+        return gets_compact_prompt(kind, self.model_settings, card)
+
+    def offer(self, tools: Sequence[AnyTool], card: ModelCard, kind: AgentType | None) -> list[AnyTool]:
+        """Return these tools of an agent as its prefix names them: in the form for its model, some of them deferred."""
+        return offer_tools(tools, compact=self.is_compact(card, kind))
+
     def subagent_tools(self, id: str, starts: SessionTeam | None, denied: Sequence[str]) -> list[AnyTool]:
         """Return the tools of a sub-agent. One that may start others gets the team, which they need.
 
@@ -94,7 +107,7 @@ class Toolset(Struct):
         """
         skills = self._skills(self._fork(id) if starts is not None else None)
         unfit = (*NOT_FOR_SUBAGENTS, *denied)
-        tools = [t for t in [*self._plain(), *skills] if not covers(unfit, t.name)]
+        tools = [t for t in [*self._plain(), *skills, no_tool_search()] if not covers(unfit, t.name)]
         if starts is None:
             return tools
         stop = self._task_stop(Caller(id, starts))
@@ -158,7 +171,7 @@ class Toolset(Struct):
                 BuiltInTool("Read", lambda: tool_classes.Read()),
                 BuiltInTool("Edit", lambda: tool_classes.Edit()),
                 BuiltInTool("Write", lambda: tool_classes.Write()),
-                BuiltInTool("NotebookEdit", lambda: tool_classes.NotebookEdit()),
+                BuiltInTool("NotebookEdit", lambda: tool_classes.NotebookEdit(), is_rare=True),
                 BuiltInTool("Glob", lambda: tool_classes.Glob()),
                 BuiltInTool("Grep", lambda: tool_classes.Grep()),
             )
@@ -178,8 +191,12 @@ class Toolset(Struct):
         denied: Sequence[str] = (),
         place: AgentWorkspace | None = None,
         bounds: SandboxSettings = UNBOUNDED,
+        *,
+        compact: bool = False,
     ) -> list[AnyTool]:
-        """Return an agent's tools of MCP servers; `place` is its worktree, `bounds` those of its commands.
+        """Return an agent's tools of MCP servers, for the full or the compact prompt.
+
+        `place` is its worktree, `bounds` those of its commands.
 
         Raises UsageError, CannotStart for servers that it needs.
         """
@@ -187,13 +204,15 @@ class Toolset(Struct):
         def allowed(name: str) -> bool:
             return not hides(name) and not covers(denied, name) and (kind is None or kind.allows(name))
 
-        return await self.serving.tools_of(kind, allowed, place, bounds)
+        return await self.serving.tools_of(kind, allowed, place, bounds, compact=compact)
 
-    def plan_tools(self, member: str, mode: PlanMode, approval: PlanApproval) -> list[AnyTool]:
-        """Return the tools of an agent that may plan."""
+    def plan_tools(
+        self, member: str, mode: PlanMode, approval: PlanApproval, *, is_subagent: bool = False
+    ) -> list[AnyTool]:
+        """Return the tools of an agent that may plan. A sub-agent leaves only a plan mode that it entered itself."""
         return [
-            BuiltInTool("EnterPlanMode", lambda: tool_classes.EnterPlanMode(mode)),
-            BuiltInTool("ExitPlanMode", lambda: tool_classes.ExitPlanMode(member, mode, approval)),
+            BuiltInTool("EnterPlanMode", lambda: tool_classes.EnterPlanMode(mode), is_rare=True),
+            BuiltInTool("ExitPlanMode", lambda: tool_classes.ExitPlanMode(member, mode, approval), is_rare=is_subagent),
         ]
 
     def tools(self, caller: Caller) -> list[AnyTool]:
@@ -207,6 +226,7 @@ class Toolset(Struct):
             self._task_stop(caller),
             *self._task_list(caller),
             *(self._team(caller) if self.teams else [self._message_subagent(caller.name)]),
+            no_tool_search(),
         ]
 
     def _ask_user(self, caller: Caller) -> AnyTool:
@@ -236,13 +256,16 @@ class Toolset(Struct):
         settings = self.agents.settings
         parts = (fork_text() if settings.fork else "", self.agent_types())
         hidden = settings.hidden_parameters(allow_names=allow_names)
-        return BuiltInTool(kind, make, more_text="\n".join(filter(None, parts)), hidden_parameters=hidden)
+        names = self.agent_type_names()
+        return BuiltInTool(
+            kind, make, more_text="\n".join(filter(None, parts)), hidden_parameters=hidden, compact_text=names
+        )
 
     def _task_output(self, caller: str) -> AnyTool:
-        return BuiltInTool("TaskOutput", lambda: tool_classes.TaskOutput(caller, self.agents, self.jobs))
+        return BuiltInTool("TaskOutput", lambda: tool_classes.TaskOutput(caller, self.agents, self.jobs), is_rare=True)
 
     def _task_stop(self, caller: Caller) -> AnyTool:
-        return BuiltInTool("TaskStop", lambda: tool_classes.TaskStop(caller, self.agents, self.jobs))
+        return BuiltInTool("TaskStop", lambda: tool_classes.TaskStop(caller, self.agents, self.jobs), is_rare=True)
 
     def _message_subagent(self, caller: str) -> AnyTool:
         return BuiltInTool("MessageSubagent", lambda: tool_classes.MessageSubagent(caller, self.agents))
@@ -261,7 +284,7 @@ class Toolset(Struct):
 
         return [
             BuiltInTool("SendMessage", send_message),
-            BuiltInTool("ListAgents", lambda: tool_classes.ListAgents(caller)),
-            BuiltInTool("TeamCreate", lambda: tool_classes.TeamCreate(caller)),
+            BuiltInTool("ListAgents", lambda: tool_classes.ListAgents(caller), is_rare=True),
+            BuiltInTool("TeamCreate", lambda: tool_classes.TeamCreate(caller), is_rare=True),
             BuiltInTool("TeamDelete", lambda: tool_classes.TeamDelete(caller)),
         ]

@@ -205,6 +205,7 @@ def _toolset(
         sandbox=sandbox,
         permits=services.permits,
         agent_types=partial(resolver.agent_types.tool_description, services.policies.may_start),
+        agent_type_names=partial(resolver.agent_types.type_names, services.policies.may_start),
         shelf=make_shelf(settings, context.home, context.trust, context.places.plugins, context.id),
         startup=make_shell_startup(context.home, context.id, bash, context.env, log.emit, jobs.records),
     )

@@ -13,12 +13,12 @@ from teamwright.agent.tool import AnyTool
 from teamwright.config.settings.settings import McpSettings
 from teamwright.mcp.server import McpServer
 from teamwright.mcp.session_servers import PrefixRoom, select_for_prefix
+from teamwright.tools.deferred_tools import no_tool_search
 from teamwright.tools.list_mcp_resources import ListMcpResources
 from teamwright.tools.mcp_call import McpCall
 from teamwright.tools.mcp_resource_servers import ResourceServers
 from teamwright.tools.mcp_tool import ServerTool
 from teamwright.tools.read_mcp_resource import ReadMcpResource
-from teamwright.tools.tool_search import ToolSearch
 
 
 class ServerToolSet(Struct, frozen=True):
@@ -32,10 +32,10 @@ class ServerToolSet(Struct, frozen=True):
     settings: Callable[[], McpSettings]
     has_call: bool
 
-    def tools(self) -> list[AnyTool]:
-        """Return the tools for a new prefix, from the lists that the servers have now."""
+    def tools(self, compact: bool) -> list[AnyTool]:
+        """Return the tools for a new prefix, from the lists that the servers have now. A compact one names none."""
         settings = self.settings()
-        room = PrefixRoom(settings.tools, settings.size)
+        room = PrefixRoom(0, 0) if compact else PrefixRoom(settings.tools, settings.size)
         inside = select_for_prefix(self.servers, self.allowed, room)
         tools: list[AnyTool] = [ServerTool(server, tool.name, tool) for server, tool in inside]
         resources = ResourceServers(self.servers, self.allowed)
@@ -47,5 +47,5 @@ class ServerToolSet(Struct, frozen=True):
         names = frozenset(tool.name for tool in tools)
         known = [tool.name for server in self.servers for tool in server.tools or ()]
         if any(name not in names and self.allowed(name) for name in known):
-            tools.append(ToolSearch(self.servers, self.allowed, names))
+            tools.append(no_tool_search())
         return [*tools, McpCall(self.servers, self.allowed, names, self.tools)]

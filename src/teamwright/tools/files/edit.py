@@ -33,7 +33,7 @@ class EditInput(ToolInput):
     file_path: str = Field(description="Path of the file.")
     old_string: str = Field(description="Exact text to replace.")
     new_string: str = Field(description="Replacement.")
-    replace_all: bool = Field(False, description="Replacement of every occurrence.")
+    replace_all: bool = False
 
 
 class Edit(FileChangeTool[EditInput]):

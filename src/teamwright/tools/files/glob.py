@@ -32,7 +32,7 @@ _MAGIC = re.compile(r"[*?\[{]")
 class GlobInput(ToolInput):
     """Parameters of Glob."""
 
-    pattern: str = Field(description="Path pattern, e.g. `src/**/*.ts` or `*.{js,ts}`.")
+    pattern: str = Field(description="`src/**/*.ts`, `*.{js,ts}`.")
     path: str | None = Field(None, description="Directory to search.")
     _parts: tuple[Path, str] | None = PrivateAttr(default=None)
 

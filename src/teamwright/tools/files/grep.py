@@ -49,16 +49,16 @@ class GrepInput(ToolInput):
 
     pattern: str = Field(description="Regular expression.")
     path: str | None = Field(None, description="File or directory.")
-    glob: str | None = Field(None, description="Path pattern: `src/**/*.py`, `!*.min.js`.")
-    type: str | None = Field(None, description="Language: py, ts, go, rust, …")
-    output_mode: OutputMode = Field("files_with_matches", description="Kind of result.")
-    ignore_case: bool = Field(False, alias="-i", description="Case ignored.")
-    line_numbers: bool = Field(True, alias="-n", description="Line numbers.")
-    after: int = Field(0, alias="-A", ge=0, le=100, description="Lines after.")
-    before: int = Field(0, alias="-B", ge=0, le=100, description="Lines before.")
-    around: int = Field(0, alias="-C", ge=0, le=100, description="Lines around.")
-    multiline: bool = Field(False, description="Matches across lines.")
-    head_limit: int | None = Field(None, ge=1, description="Number of lines to return; default 200.")
+    glob: str | None = Field(None, description="`src/**/*.py`, `!*.min.js`.")
+    type: str | None = Field(None, description="py, ts, go, rust, …")
+    output_mode: OutputMode = "files_with_matches"
+    ignore_case: bool = Field(False, alias="-i")
+    line_numbers: bool = Field(True, alias="-n")
+    after: int = Field(0, alias="-A", ge=0, le=100)
+    before: int = Field(0, alias="-B", ge=0, le=100)
+    around: int = Field(0, alias="-C", ge=0, le=100)
+    multiline: bool = False
+    head_limit: int | None = Field(None, ge=1, description="Most lines; default 200.")
 
 
 class _SearchOutput(Struct):

@@ -43,8 +43,8 @@ class ReadInput(ToolInput):
     """Parameters of Read."""
 
     file_path: str = Field(description="Path of the file.")
-    offset: int | None = Field(None, ge=0, description="Number of the first line, from 1.")
-    limit: int | None = Field(None, ge=1, description="Number of lines.")
+    offset: int | None = Field(None, ge=0, description="First line, from 1.")
+    limit: int | None = Field(None, ge=1)
 
 
 class Read(Tool[ReadInput]):

@@ -54,9 +54,9 @@ class BashInput(ToolInput):
     """Parameters of Bash."""
 
     command: str = Field(description="Shell command.")
-    timeout: int | None = Field(None, gt=0, description="Time limit in milliseconds, at most 600000.")
-    description: str = Field("", description="Purpose in 5 to 10 words.")
-    run_in_background: bool = Field(False, description="Immediate return, and a notice at the end.")
+    timeout: int | None = Field(None, gt=0, description="Milliseconds, at most 600000.")
+    description: str = Field("", description="5 to 10 words.")
+    run_in_background: bool = False
     _checked_cwd: Path | None = PrivateAttr(default=None)
     _checked_real_path: str = PrivateAttr(default="")
     _checked_expansion: str = PrivateAttr(default="")

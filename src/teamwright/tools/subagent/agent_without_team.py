@@ -40,22 +40,21 @@ class SubagentInput(ToolInput):
     """Parameters of a sub-agent."""
 
     description: str = Field(description="Job in 3 to 5 words.")
-    prompt: str = Field(description="Whole job.")
-    subagent_type: str | None = Field("general-purpose", description="An agent type of the list above.")
-    model: str | None = Field(None, description="Model; default: yours.")
-    effort: str | None = Field(None, description="Thinking effort: low, medium, high, xhigh, max; default: yours.")
+    prompt: str
+    subagent_type: str | None = Field("general-purpose", description="Type of the list.")
+    model: str | None = Field(None, description="Default: yours.")
+    effort: str | None = Field(None, description="low, medium, high, xhigh or max.")
     mode: Literal["default", "acceptEdits", "bypassPermissions", "delegate", "dontAsk", "plan"] | None = Field(
-        None, description="Permission mode, never wider than yours."
+        None, description="Never wider than yours."
     )
     max_turns: int | None = Field(None, gt=0, description="Limit of model calls.")
-    budget_tokens: int | None = Field(None, gt=0, description="Limit of tokens, input and output.")
-    run_in_background: bool | None = Field(None, description="Immediate return, and a notice at the end.")
+    budget_tokens: int | None = Field(None, gt=0)
+    run_in_background: bool | None = None
     isolation: Literal["worktree", "remote", "none"] | None = Field(
         None,
-        description="worktree: a separate checkout and branch, without your uncommitted files; "
-        "remote: a teammate on another machine.",
+        description="worktree: a checkout without your uncommitted files; remote: another machine.",
     )
-    resume: str | None = Field(None, description="agentId of a sub-agent that has ended.")
+    resume: str | None = Field(None, description="The agentId.")
 
     @property
     def is_fork(self) -> bool:

@@ -42,18 +42,17 @@ class TaskCreateInput(ToolInput):
     """Parameters as observed."""
 
     subject: str = Field(description="Work in one line.")
-    description: str = Field(description="Goal, files that may change, and check, in full.")
-    activeForm: str | None = Field(None, description="Work as an activity, e.g. Fixing the parser.")
-    owner: str = Field("", description="Name of the member that does it.")
-    reserved_for: list[str] = Field([], alias="for", description="Names of the only members that may claim it.")
-    blockedBy: list[str] = Field([], description="Numbers of tasks that this one waits for.")
-    ready: bool = Field(False, description="Permission to claim it before your turn ends.")
+    description: str = Field(description="Goal, files that may change, and check.")
+    activeForm: str | None = None
+    owner: str = Field("", description="Member that does it.")
+    reserved_for: list[str] = Field([], alias="for", description="Members that may claim it.")
+    blockedBy: list[str] = Field([], description="Numbers of tasks that it waits for.")
+    ready: bool = Field(False, description="Claim at once.")
     writes: list[str] = Field([], description="Paths that it changes.")
     metadata: dict[str, Any] | None = Field(
         None,
-        description='{"needs": ["Edit"]}: tools of a member that may claim it; {"budget": {"tokens": 90000}}: its '
-        'limit; {"check": "make test"}: command that must succeed first; {"review": "member"}: its approver (or lead, '
-        "human).",
+        description='{"needs": ["Edit"], "budget": {"tokens": 90000}, "check": "make test", "review": "lead"}: '
+        "tools of its member, its limit, a command that must succeed, its approver (a member, lead, human).",
     )
 
 

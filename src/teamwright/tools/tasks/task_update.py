@@ -34,15 +34,15 @@ class TaskUpdateInput(ToolInput):
     """Parameters as observed."""
 
     taskId: str = Field(description="Number of the task.")
-    subject: str | None = Field(None, description="New subject.")
-    description: str | None = Field(None, description="New description.")
-    activeForm: str | None = Field(None, description="New activity.")
-    owner: str | None = Field(None, description="Name of a member; empty: no owner.")
-    status: Literal["pending", "in_progress", "completed", "deleted"] | None = Field(None, description="New status.")
-    ready: bool = Field(False, description="Permission to claim it before your turn ends.")
-    addBlocks: list[str] = Field([], description="Numbers of tasks that wait for this one.")
-    addBlockedBy: list[str] = Field([], description="Numbers of tasks that this one waits for.")
-    review: Literal["approve", "return"] | None = Field(None, description="Answer of its reviewer.")
+    subject: str | None = None
+    description: str | None = None
+    activeForm: str | None = None
+    owner: str | None = Field(None, description="Member, or empty.")
+    status: Literal["pending", "in_progress", "completed", "deleted"] | None = None
+    ready: bool = Field(False, description="Claim at once.")
+    addBlocks: list[str] = Field([], description="Tasks that wait for it.")
+    addBlockedBy: list[str] = Field([], description="Tasks that it waits for.")
+    review: Literal["approve", "return"] | None = Field(None, description="As its reviewer.")
     comment: str = Field("", description="With return.")
     metadata: dict[str, Any] | None = Field(None, description="Keys to set; null removes a key.")
 

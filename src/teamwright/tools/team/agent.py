@@ -27,7 +27,7 @@ class AgentInput(SubagentInput):
     """Parameters for sub-agents and teammates."""
 
     name: str | None = Field(None, description="Name of a new teammate.")
-    team_name: str | None = Field(None, description="Name of your team; not needed.")
+    team_name: str | None = None
 
     def access(self) -> Access:
         """Return an access for `Agent(type)` rules; it says whether a teammate starts."""

@@ -34,15 +34,13 @@ PLAN_ANSWER_TYPE = "plan_approval_response"
 class StructuredMessage(ToolInput):
     """Message of the protocol."""
 
-    type: Literal[
-        "shutdown_request", "shutdown_response", "permission_response", "plan_approval_response", "set_mode"
-    ] = Field(description="Kind of message.")
-    request_id: str | None = Field(None, description="Id of the request.")
-    approve: bool | None = Field(None, description="Your answer.")
-    reason: str | None = Field(None, description="Reason.")
-    feedback: str | None = Field(None, description="Changes that a plan needs.")
-    updated_input: dict[str, Any] | None = Field(None, description="Input to run instead.")
-    mode: str | None = Field(None, description="Permission mode.")
+    type: Literal["shutdown_request", "shutdown_response", "permission_response", "plan_approval_response", "set_mode"]
+    request_id: str | None = None
+    approve: bool | None = None
+    reason: str | None = None
+    feedback: str | None = None
+    updated_input: dict[str, Any] | None = None
+    mode: str | None = None
 
 
 RECIPIENT_HINT = "Give a member's name in `to`: ListAgents shows them."
@@ -52,10 +50,10 @@ RECIPIENT_HINT = "Give a member's name in `to`: ListAgents shows them."
 class SendMessageInput(ToolInput):
     """The parameters `to`, `message`, `summary`; the older five-type shape is accepted too."""
 
-    to: str = Field(description="Name of a teammate, lead, * for all, or id of a sub-agent.")
-    message: str | StructuredMessage = Field(description="Text, or one of the objects above.")
-    summary: str | None = Field(None, description="Summary in 5 to 10 words.")
-    no_reply: bool = Field(False, description="Delivery with the next message, without waking the recipient.")
+    to: str = Field(description="Teammate, lead, *, or id of a sub-agent.")
+    message: str | StructuredMessage
+    summary: str | None = None
+    no_reply: bool = Field(False, description="Delivery without waking.")
 
     @model_validator(mode="before")
     @classmethod

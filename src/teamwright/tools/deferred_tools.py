@@ -28,6 +28,7 @@ COMPACT_PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "SendMessage": ("to", "message"),
     "TaskCreate": ("subject", "description", "blockedBy"),
     "TaskUpdate": ("taskId", "status"),
+    "TaskGet": ("taskId",),
     "TaskList": (),
     SEARCH: ("query", "call", "arguments"),
 }

@@ -175,14 +175,14 @@ class Toolset(Struct):
                 BuiltInTool("Glob", lambda: tool_classes.Glob()),
                 BuiltInTool("Grep", lambda: tool_classes.Grep()),
             )
-        fetch = BuiltInTool("WebFetch", lambda: tool_classes.WebFetch(allow_private=self.allow_private))
+        fetch = BuiltInTool("WebFetch", lambda: tool_classes.WebFetch(allow_private=self.allow_private), is_rare=True)
         return [*self._shared, fetch, *self._search(), *self.extra]
 
     def _search(self) -> list[AnyTool]:
         """Return the tool that searches the web, if there is a way to search."""
         if not self.search.is_available:
             return []
-        return [BuiltInTool("WebSearch", lambda: tool_classes.WebSearch(self.search.search))]
+        return [BuiltInTool("WebSearch", lambda: tool_classes.WebSearch(self.search.search), is_rare=True)]
 
     async def mcp_tools(
         self,
@@ -286,5 +286,5 @@ class Toolset(Struct):
             BuiltInTool("SendMessage", send_message),
             BuiltInTool("ListAgents", lambda: tool_classes.ListAgents(caller), is_rare=True),
             BuiltInTool("TeamCreate", lambda: tool_classes.TeamCreate(caller), is_rare=True),
-            BuiltInTool("TeamDelete", lambda: tool_classes.TeamDelete(caller)),
+            BuiltInTool("TeamDelete", lambda: tool_classes.TeamDelete(caller), is_rare=True),
         ]

@@ -48,7 +48,7 @@ class GrepInput(ToolInput):
     model_config = ConfigDict(extra="forbid", defer_build=True, validate_by_name=True, validate_by_alias=True)
 
     pattern: str = Field(description="Regular expression.")
-    path: str | None = Field(None, description="File or directory.")
+    path: str | None = None
     glob: str | None = Field(None, description="`src/**/*.py`, `!*.min.js`.")
     type: str | None = Field(None, description="py, ts, go, rust, …")
     output_mode: OutputMode = "files_with_matches"

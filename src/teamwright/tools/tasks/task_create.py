@@ -44,11 +44,11 @@ class TaskCreateInput(ToolInput):
     subject: str = Field(description="Work in one line.")
     description: str = Field(description="Goal, files that may change, and check.")
     activeForm: str | None = None
-    owner: str = Field("", description="Member that does it.")
+    owner: str = ""
     reserved_for: list[str] = Field([], alias="for", description="Members that may claim it.")
     blockedBy: list[str] = Field([], description="Numbers of tasks that it waits for.")
     ready: bool = Field(False, description="Claim at once.")
-    writes: list[str] = Field([], description="Paths that it changes.")
+    writes: list[str] = Field([])
     metadata: dict[str, Any] | None = Field(
         None,
         description='{"needs": ["Edit"], "budget": {"tokens": 90000}, "check": "make test", "review": "lead"}: '

@@ -40,10 +40,10 @@ class TaskUpdateInput(ToolInput):
     owner: str | None = Field(None, description="Member, or empty.")
     status: Literal["pending", "in_progress", "completed", "deleted"] | None = None
     ready: bool = Field(False, description="Claim at once.")
-    addBlocks: list[str] = Field([], description="Tasks that wait for it.")
-    addBlockedBy: list[str] = Field([], description="Tasks that it waits for.")
+    addBlocks: list[str] = Field([])
+    addBlockedBy: list[str] = Field([])
     review: Literal["approve", "return"] | None = Field(None, description="As its reviewer.")
-    comment: str = Field("", description="With return.")
+    comment: str = ""
     metadata: dict[str, Any] | None = Field(None, description="Keys to set; null removes a key.")
 
 

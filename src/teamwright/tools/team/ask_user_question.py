@@ -14,25 +14,23 @@ from teamwright.permissions.verdict import Approver, Question
 class QuestionOption(ToolInput):
     """Answer."""
 
-    label: str = Field(description="Answer in a few words.")
-    description: str | None = Field(None, description="Effect of the answer.")
+    label: str
+    description: str | None = None
 
 
 class UserQuestion(ToolInput):
     """Question with answers."""
 
-    question: str = Field(description="Question in a sentence.")
-    header: str | None = Field(None, description="Title of one or two words.")
-    options: list[QuestionOption | str] = Field(
-        default_factory=list[QuestionOption | str], description="2 to 4 short answers."
-    )
-    multiSelect: bool = Field(False, description="Several answers.")
+    question: str
+    header: str | None = Field(None, description="One or two words.")
+    options: list[QuestionOption | str] = Field(default_factory=list[QuestionOption | str], description="2 to 4.")
+    multiSelect: bool = False
 
 
 class AskUserInput(ToolInput):
     """One to four questions."""
 
-    questions: list[UserQuestion] = Field(min_length=1, max_length=4, description="1 to 4 questions.")
+    questions: list[UserQuestion] = Field(min_length=1, max_length=4)
 
 
 class AskUserQuestion(Tool[AskUserInput]):

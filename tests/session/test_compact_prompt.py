@@ -14,7 +14,7 @@ from tests.support.waits import WAIT_S
 
 SERVER = str(Path(__file__).parents[1] / "mcp" / "stdio_server.py")
 CORE = {"Bash", "Read", "Edit", "Write", "Grep", "ToolSearch"}
-TEAM = {"Agent", "SendMessage", "TaskCreate", "TaskList", "TaskUpdate"}
+TEAM = {"Agent", "SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"}
 SMALL, LARGE = 8_192, 128_000
 
 
@@ -222,3 +222,15 @@ async def test_tools_of_servers_are_called_through_tool_search(tmp_path):
     requests = await play(tmp_path, played, mcp_servers=servers)
     assert tools_of(requests[0]) == CORE | TEAM and tokens(requests[0]) <= 1_400
     assert "mcp__plain__echo" in played.request_text(1) and played.request_text(2) == "hi"
+
+
+async def test_a_lead_that_only_coordinates_finds_the_tools_that_it_has(tmp_path):
+    calls = [
+        Call("ToolSearch", {"query": "select:ListAgents"}),
+        Call("ToolSearch", {"call": "ListAgents"}),
+        Call("ToolSearch", {"call": "Glob", "arguments": {"pattern": "*"}}),
+        "Done.",
+    ]
+    async with a_team(tmp_path, model(calls), permission_mode="delegate") as team:
+        result = await asyncio.wait_for(team.run("Begin."), WAIT_S)
+    assert [denial["tool_name"] for denial in result.denials] == ["Glob"]

@@ -80,6 +80,14 @@ def test_a_team_works_in_a_window_of_8000_tokens(tmp_path, repo, engine):
     assert "continues from a summary" in done.stderr
 
 
+def test_a_team_works_in_a_window_of_4096_tokens(tmp_path, repo):
+    players = SmallServer(ENGINES["llama.cpp"], repo, 4_096)
+    done = play(tmp_path, repo, players, 4_096)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result"] == "DONE-team-lead"
+    assert players.longest <= 4_096
+
+
 @pytest.mark.finding("M11")
 def test_a_window_that_is_too_small_for_the_tools_is_an_error_that_says_what_to_do(tmp_path, repo):
     done = play(tmp_path, repo, SmallServer(ENGINES["vllm"], repo, 1_000), 1_000)

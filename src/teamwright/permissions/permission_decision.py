@@ -52,7 +52,7 @@ _MAX_CACHED = 1_000  # verdicts: a subject may be any text
 
 COORDINATION_TOOLS = word_set(
     "TeamCreate TeamDelete SendMessage TaskCreate TaskGet TaskList TaskUpdate TaskOutput TaskStop ListAgents"
-    " AskUserQuestion EnterPlanMode ExitPlanMode"
+    " AskUserQuestion EnterPlanMode ExitPlanMode ToolSearch"
 )
 """The tools of a lead that only coordinates, besides an `Agent` call that starts a member."""
 

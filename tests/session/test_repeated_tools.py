@@ -60,6 +60,7 @@ CALLS = {
     "TaskUpdate with a comment": ("TaskUpdate", {"taskId": "1", "comment": "e"}),
     "TeamCreate": ("TeamCreate", {"team_name": "other"}),
     "TeamDelete": ("TeamDelete", {}),
+    "ToolSearch": ("ToolSearch", {"query": "notebook"}),
     "WebFetch": ("WebFetch", {"url": "http://127.0.0.1:9/", "prompt": "p"}),
     "WebSearch": ("WebSearch", {"query": "q"}),
     "Write": ("Write", {"file_path": "w.txt", "content": "w"}),

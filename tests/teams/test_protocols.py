@@ -77,8 +77,7 @@ async def test_every_end_reaches_the_lead_once_with_its_cause(tmp_path, how):
     [
         (
             "general-purpose",
-            {"Bash", "Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep", "WebFetch"}
-            | {"EnterPlanMode", "ExitPlanMode"},
+            {"Bash", "Read", "Write", "Edit", "Glob", "Grep", "ToolSearch"},
         ),
         ("Explore", {"Bash", "Read", "Glob", "Grep", "WebFetch"}),
         ("Plan", {"Bash", "Read", "Glob", "Grep", "WebFetch"}),
@@ -98,7 +97,7 @@ async def test_a_built_in_kind_has_its_stated_tools_and_as_a_teammate_also_mail_
         await until(team, lambda: ada.state == "idle" and model.requests[-1].agent_name == "ada")
     of = {r.agent_name: {t["name"] for t in json.loads(b"{" + r.prefix.head + b"}")["tools"]} for r in model.requests}
     sub = next(names for asker, names in of.items() if asker not in {"team-lead", "ada"})
-    team_tools = {"SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "EnterPlanMode", "ExitPlanMode"}
+    team_tools = {"SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "ExitPlanMode"}
     assert sub == tools
     assert of["ada"] >= tools | team_tools and not of["ada"] & {"TeamCreate", "TeamDelete"}
 

@@ -111,7 +111,7 @@ def test_nothing_of_an_untrusted_repository_runs_redirects_or_widens(tmp_path, r
     assert len(result["permission_denials"]) == 3, result["permission_denials"]
     assert [r.get("is_error", False) for r in told_results(ours.bodies[1])] == [True, True, True, False]
     assert "opus" not in ours.bodies[0]["model"]
-    assert any(tool["name"] == "TeamCreate" for tool in ours.bodies[0]["tools"])
+    assert any(tool["name"] == "TaskCreate" for tool in ours.bodies[0]["tools"])
     assert ours.requests[0].headers["x-api-key"] == KEY
     lines = [line for line in done.stderr.splitlines() if "not trusted" in line]
     assert len(lines) == 1

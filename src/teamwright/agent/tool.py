@@ -364,18 +364,22 @@ _KEYWORDS_OF_NAMES = frozenset({"properties", "$defs"})
 """Keywords whose keys are names and not keywords."""
 
 
-_ASSUMED: Mapping[str, tuple[object, ...]] = {
+_Assumed: TypeAlias = Mapping[str, tuple[object, ...]]
+
+_ASSUMED: _Assumed = {"default": (None, False, "", [])}
+"""Values of keywords that a model assumes anyway."""
+
+_ASSUMED_OF_OURS: _Assumed = {
+    **_ASSUMED,
     "additionalProperties": (True,),
-    "default": (None, False, "", []),
     "exclusiveMinimum": (0,),
     "minLength": (1,),
     "minimum": (0, 1),
 }
-"""Values that a model assumes anyway. A call with another one is still refused."""
-
+"""The same in our own tools. A call with another value is refused all the same."""
 
 _OF_CLASSES = frozenset({"additionalProperties", "description"})
-"""Keywords of an object in a schema that say something about its class in the code."""
+"""Keywords of an inner object that say something about its class, which in our own tools is about the code."""
 
 
 def tool_schema(tool: AnyTool) -> Schema:
@@ -385,7 +389,8 @@ def tool_schema(tool: AnyTool) -> Schema:
 
 def _visible_schema(tool: AnyTool) -> Schema:
     """Return the schema of the input without unavailable parameters."""
-    whole = input_schema(tool.input_type) if tool.schema is None else dict(tool.schema)
+    is_ours = not tool.origin
+    whole = input_schema(tool.input_type, is_ours=is_ours) if tool.schema is None else dict(tool.schema)
     if not tool.hidden_parameters:
         return whole
     return whole | {
@@ -394,12 +399,21 @@ def _visible_schema(tool: AnyTool) -> Schema:
 
 
 @cache
-def input_schema(input_type: type[ToolInput]) -> Schema:
-    """Return the JSON schema of an input type, cached: no titles or `null` branches, references inlined."""
+def input_schema(input_type: type[ToolInput], *, is_ours: bool = True) -> Schema:
+    """Return the JSON schema of an input type, cached: no titles or `null` branches, references inlined.
+
+    `is_ours`: the type is of one of our tools, whose texts say what a model must know.
+    """
     raw = input_type.model_json_schema(by_alias=True)
     definitions = cast("dict[str, Any]", raw.pop("$defs", {}))
     raw.pop("description", None)
-    schema = portable_schema(cast("Schema", _clean(raw, definitions, ())))
+    if is_ours:
+        definitions = {
+            name: {key: value for key, value in one.items() if key not in _OF_CLASSES}
+            for name, one in definitions.items()
+        }
+    assumed = _ASSUMED_OF_OURS if is_ours else _ASSUMED
+    schema = portable_schema(cast("Schema", _clean(raw, definitions, (), assumed)))
     schema.setdefault("properties", {})
     return schema
 
@@ -464,28 +478,29 @@ def describe_parameters(schema: Schema) -> str:
 
 
 # small schemas
-def _clean(node: Any, definitions: Mapping[str, Any], above: tuple[str, ...]) -> Any:
+def _clean(node: Any, definitions: Mapping[str, Any], above: tuple[str, ...], assumed: _Assumed) -> Any:
     if isinstance(node, list):
-        return [_clean(item, definitions, above) for item in cast("list[Any]", node)]
+        return [_clean(item, definitions, above, assumed) for item in cast("list[Any]", node)]
     if not isinstance(node, dict):
         return node
     schema: Schema = {}
     for key, value in cast("Schema", node).items():
         if key in _KEYWORDS_OF_NAMES:
-            schema[key] = {name: _clean(part, definitions, above) for name, part in value.items()}
+            schema[key] = {name: _clean(part, definitions, above, assumed) for name, part in value.items()}
         elif key == "$ref":
-            schema = {**_resolve_reference(value, definitions, above), **schema}
-        elif key != "title" and not (key in _ASSUMED and value in _ASSUMED[key]):
-            schema[key] = _clean(value, definitions, above)
+            schema = {**_resolve_reference(value, definitions, above, assumed), **schema}
+        elif key != "title" and value not in assumed.get(key, ()):
+            schema[key] = _clean(value, definitions, above, assumed)
     return _without_null(schema)
 
 
-def _resolve_reference(reference: str, definitions: Mapping[str, Any], above: tuple[str, ...]) -> Schema:
+def _resolve_reference(
+    reference: str, definitions: Mapping[str, Any], above: tuple[str, ...], assumed: _Assumed
+) -> Schema:
     name = reference.rsplit("/", 1)[-1]
     if name in above:  # a recursive type: any object, one level down
         return {"type": "object"}
-    found = {key: value for key, value in definitions[name].items() if key not in _OF_CLASSES}
-    return cast("Schema", _clean(found, definitions, (*above, name)))
+    return cast("Schema", _clean(definitions[name], definitions, (*above, name), assumed))
 
 
 def _without_null(node: Schema) -> Schema:

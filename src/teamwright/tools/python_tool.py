@@ -204,7 +204,7 @@ def _input_type(function: Function, name: str, fields: dict[str, Any]) -> type[T
     try:
         with warnings.catch_warnings(action="ignore"):
             model = create_model(f"{name}_input", __base__=ToolInput, **fields)
-            input_schema(model)
+            input_schema(model, is_ours=False)
     except (PydanticUserError, PydanticSchemaGenerationError, TypeError, ValueError) as problem:
         first = str(problem).split("\n", 1)[0].split(". ", 1)[0]
         raise _refused_error(function, f"JSON cannot hold what it takes: {first}") from problem

@@ -322,6 +322,11 @@ async def sandbox(root, route):
     assert outside.exists()
 
 
+async def sized(root, route):
+    ran = await run(root, route, {"promptSize": "compact"})
+    assert "ToolSearch" in ran.tools and "Glob" not in ran.tools
+
+
 CASES = {
     "name": names,
     "description": described,
@@ -330,6 +335,7 @@ CASES = {
     "disallowedTools": without,
     "model": model,
     "effort": effort,
+    "promptSize": sized,
     "permissionMode": mode,
     "background": background,
     "isolation": isolation,

@@ -50,7 +50,7 @@ async def test_one_at_the_last_depth_has_no_way_to_start_another_and_the_others_
     async with deep(tmp_path, model) as team:
         await soon(team.run("Go."))
         assert not team.members and len(team.session.agents.runs) == 2
-    assert {"Agent", "TaskOutput", "TaskStop", "SendMessage"} <= model.tools("one").keys()
+    assert {"Agent", "SendMessage", "ToolSearch"} <= model.tools("one").keys(), "which finds TaskOutput and TaskStop"
     assert not {"Agent", "TaskOutput", "TaskStop", "SendMessage"} & model.tools("two").keys()
     assert "name" not in model.tools("one")["Agent"] and "resume" in model.tools("one")["Agent"]
     assert "a sub-agent of yours has an id alone" in model.told("one")

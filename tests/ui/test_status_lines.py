@@ -40,7 +40,7 @@ def test_requests_and_open_tasks_are_listed_first_and_finished_ones_as_a_number(
 
 @pytest.mark.finding("T24")
 def test_a_watch_in_json_writes_on_change_only_and_finished_tasks_once(capsys):
-    screen = WatchScreen(as_json=True, draws=False)
+    screen = WatchScreen(None, as_json=True, draws=False)
     for now in (view(600, 2, at=1.0), view(600, 2, at=2.0), view(601, 1, at=3.0), view(601, 1, at=4.0)):
         screen.show(now)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
@@ -98,3 +98,13 @@ def test_the_keys_of_a_member_and_a_request_in_json_are_those_of_earlier_version
     assert list(member) == [
         *("name", "agent_type", "model", "state", "joined_at", "unread", "messages", "mode", "place"),
     ]
+
+
+def test_the_command_that_answers_a_request_names_the_home_and_is_never_cut(tmp_path, capsys):
+    root = str(tmp_path / ("long" * 30))
+    asked = PendingRequest("perm-k7f3a", "permission", "ada", "ada", "Bash", "git push")
+    watched = view(1, 0, requests=(asked,))
+    command = f"teamwright --home {root} requests allow k7f3a"
+    assert any(line.strip() == command for line in status_lines(watched, root=root))
+    WatchScreen(root, as_json=False, draws=False).show(watched)
+    assert f"({command})" in capsys.readouterr().out

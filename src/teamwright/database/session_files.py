@@ -376,6 +376,16 @@ def _read(path: Path, start: int) -> bytes:
         raise storage_error(problem, path) from problem
 
 
+async def read_requests(connection: Connection, team: str) -> list[bytes]:
+    """Return the requests of a team that are not closed, whichever session stored them."""
+    rows = await connection.fetch(
+        "select string_agg(content, '' order by start) as content from session_parts where starts_with(name, $1)"
+        " and position('/answered/' in name) = 0 and not name like $2 group by session, name",
+        *(f"{REQUESTS}{team}/", f"%{ANSWER}"),
+    )
+    return [bytes(row["content"] or b"") for row in rows]
+
+
 def requests_topic(session: str) -> str:
     """Return the topic of requests and answers that processes of the person store for a session."""
     return f"requests:{session}"

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from teamwright.database.connection import Database
 from teamwright.database.driver import Connection
 from teamwright.database.roster_and_state_rows import ROSTER, STATE, insert_document
+from teamwright.database.session_files import read_requests
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import InboxEntry, parse_entry
@@ -101,6 +102,10 @@ class DatabaseTeams:
             )
 
         await self._database.write(work)
+
+    async def requests(self, directory: str) -> list[bytes]:
+        """See TeamTable."""
+        return await self._database.read(lambda connection: read_requests(connection, directory))
 
     async def archive(self, directory: str) -> list[InboxEntry]:
 

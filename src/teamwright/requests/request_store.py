@@ -12,7 +12,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -118,8 +118,7 @@ class RequestStore:
     def count_asked_again(self) -> int:
         """Return the number of requests, answered or not, that the resume of their session takes up."""
         names = [name for name in self._names() if not name.endswith(f"{_ANSWER}.json")]
-        bodies = [_load_or_skip(self.directory / name) for name in names]
-        return sum(is_asked_again(str(b.get("kind")), str(b.get("tool_use_id") or "")) for b in bodies if b is not None)
+        return _count_asked_again(_load_or_skip(self.directory / name) for name in names)
 
     def answered_requests(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Return all requests with their answers; retired ones are left out."""
@@ -199,6 +198,15 @@ class RequestStore:
         return self.directory / f"{file_stem(request_id)}.json"
 
 
+def count_asked_again(contents: Iterable[bytes]) -> int:
+    """Return the number of these stored requests that the resume of their session takes up."""
+    return _count_asked_again(map(_parse_or_skip, contents))
+
+
+def _count_asked_again(bodies: Iterable[dict[str, Any] | None]) -> int:
+    return sum(is_asked_again(str(b.get("kind")), str(b.get("tool_use_id") or "")) for b in bodies if b is not None)
+
+
 def is_asked_again(kind: str, tool_use_id: str) -> bool:
     """Return True when the resume of its session asks again: a call that waited, a plan, or a review.
 
@@ -248,6 +256,14 @@ def _encode(body: Mapping[str, Any]) -> bytes:
 def _opened_at(body: Mapping[str, Any]) -> float:
     moment = body.get("opened_at")
     return float(moment) if isinstance(moment, int | float) else 0.0
+
+
+def _parse_or_skip(content: bytes) -> dict[str, Any] | None:
+    try:
+        body: object = json.loads(content)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", body) if isinstance(body, dict) else None
 
 
 def _load_or_skip(path: Path) -> dict[str, Any] | None:

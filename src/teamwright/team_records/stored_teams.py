@@ -13,6 +13,7 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, agent_id, session_list_name, team_name
 from teamwright.protocol.mail import InboxEntry, is_contentless
 from teamwright.protocol.members import RosterMember, TeamConfig
+from teamwright.requests.request_store import count_asked_again
 from teamwright.team_records.team_catalogue import CreatedTeam, NewTeam, TeamOnDisk, UnfinishedWork, team_directory_name
 from teamwright.team_records.team_state import LeadLease, TeamFile
 from teamwright.team_records.team_stores import TeamStores
@@ -45,6 +46,10 @@ class TeamTable(Protocol):
     async def adopt_open_tasks(self, list: str, other: str) -> None:
         """Move the open tasks of the list `other` into a list, under their numbers. A taken number stays."""
 
+    async def requests(self, directory: str) -> list[bytes]:
+        """Return the requests of a team that are not closed, answered or not."""
+        ...
+
     async def archive(self, directory: str) -> list[InboxEntry]:
         """Archive a team with its tasks and mail. Return the mail of its lead."""
         ...
@@ -74,7 +79,7 @@ class StoredTeams:
         for name in await self._stores.mailbox_names(directory):
             entries = await self._stores.mailbox(directory, name).unread()
             unread += sum(not is_contentless(entry.text) for entry in entries)
-        return UnfinishedWork(members, still_open, unread)
+        return UnfinishedWork(members, still_open, unread, count_asked_again(await self._table.requests(directory)))
 
     async def create(self, new: NewTeam) -> CreatedTeam:
         name = team_name(new.name)

@@ -24,6 +24,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD, display_name
 from teamwright.protocol.members import MemberState
+from teamwright.storage.paths import command_with_home
 from teamwright.ui.display_text import exact_line, one_line
 
 
@@ -78,15 +79,15 @@ def short_id(request: str) -> str:
     return tail if len(tail) >= _MIN_ID_CHARS else request
 
 
-def answer_command(request: str, kind: str) -> str:
-    """Return the command that approves a request from any terminal."""
+def answer_command(request: str, kind: str, root: str | None) -> str:
+    """Return the command that approves a request from any terminal. `root` is the home that was named for this run."""
     answer = " --answer TEXT" if kind == "question" else ""
-    return f"teamwright requests allow {shlex.quote(short_id(one_line(request)))}{answer}"
+    return command_with_home(f"teamwright requests allow {shlex.quote(short_id(one_line(request)))}{answer}", root)
 
 
-def deny_command(request: str) -> str:
-    """Return the command that denies a request from any terminal."""
-    return f"teamwright requests deny {shlex.quote(short_id(one_line(request)))} --reason TEXT"
+def deny_command(request: str, root: str | None) -> str:
+    """Return the command that denies a request from any terminal, as `answer_command`."""
+    return command_with_home(f"teamwright requests deny {shlex.quote(short_id(one_line(request)))} --reason TEXT", root)
 
 
 def request_text(event: RequestOpened) -> str:

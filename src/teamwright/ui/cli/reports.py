@@ -80,20 +80,22 @@ def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) 
     elif not views:
         say("No team yet. Sessions without one: teamwright sessions")
     for number, view in enumerate(() if as_json else views):
-        for line in [*([""] if number else []), *status_lines(view)]:
+        for line in [*([""] if number else []), *status_lines(view, root=place.home)]:
             say(line)
     return 0
 
 
-def status_lines(view: StatusView, *, width: int = WIDTH, most_tasks: int | None = None) -> list[str]:
-    """Return the lines of a team.
+def status_lines(
+    view: StatusView, *, root: str | None = None, width: int = WIDTH, most_tasks: int | None = None
+) -> list[str]:
+    """Return the lines of a team; `root` is the home that was named for this run.
 
     Open requests come first, then at most `most_tasks` open tasks; finished tasks are only counted.
     """
     now = time.time()
     lines = [*(cut(line, width) for line in _head(view)), *_sandbox_lines(view.sandbox, width)]
     if view.requests:
-        lines += ["", *(line for one in view.requests for line in _request_lines(one, now, width))]
+        lines += ["", *(line for one in view.requests for line in _request_lines(one, now, width, root))]
     if reviews := [_review_line(task, now, width) for task in view.tasks if task.review is not None]:
         lines += ["", *reviews]
     if rows := task_rows(task for task in view.tasks if task.open):
@@ -153,7 +155,7 @@ def _server_row(server: ServerStatus) -> tuple[str, ...]:
     return server.name, server.state, tools, str(server.pid or ""), server.problem
 
 
-def _request_lines(request: PendingRequest, now: float, width: int) -> list[str]:
+def _request_lines(request: PendingRequest, now: float, width: int, root: str | None) -> list[str]:
     """Return the lines of a request: agent, start and end of the wait, subject, and the answering command."""
     until = f", until {format_time(request.deadline)}" if request.deadline else ""
     by = f"{display_name(request.asker)}: " if request.owner not in {"", request.asker} else ""
@@ -165,10 +167,10 @@ def _request_lines(request: PendingRequest, now: float, width: int) -> list[str]
         f"{request.id}  {kind} of {whose}{answerer}, {_age(request.opened_at, now)}{until}",
         what,
     ]
-    if request.for_a_person:
-        lines.append(answer_command(request.id, request.kind))
-    labels = ("request", "", "")
-    return [f"{label:<9}{one_line(line, width - 9)}" for label, line in zip(labels, lines, strict=False) if line]
+    labels = ("request", "")
+    shown = [f"{label:<9}{one_line(line, width - 9)}" for label, line in zip(labels, lines, strict=True) if line]
+    # A command is not cut: people paste it.
+    return [*shown, *([f"{'':<9}{answer_command(request.id, request.kind, root)}"] if request.for_a_person else [])]
 
 
 def _review_line(task: TaskView, now: float, width: int) -> str:
@@ -200,6 +202,9 @@ def _money(usd: float | None) -> str:
 REDRAW_S = 1.0
 """Seconds between two updates on a terminal, for the ages. Files are read only when they change."""
 
+_LEAST_QUESTION = 30
+"""The least width of the question before the command that answers it."""
+
 MAX_DRAWN_TASKS = 20
 """The maximum number of open tasks on the screen, to leave rows for the members."""
 
@@ -212,7 +217,7 @@ async def _watch(where: RunLocation, team: str | None, *, as_json: bool) -> int:
             return 0
         _require_one(views)
         is_plain = is_plain_terminal(configured_terminal(resolve_home(where.home)))
-        screen = WatchScreen(as_json=as_json, draws=sys.stdout.isatty() and not as_json and not is_plain)
+        screen = WatchScreen(where.home, as_json=as_json, draws=sys.stdout.isatty() and not as_json and not is_plain)
         return await _follow_status(access, views[0], screen)
 
 
@@ -243,7 +248,8 @@ async def _follow_status(access: SavedTeamAccess, view: StatusView, screen: Watc
 class WatchScreen:
     """The output of a watched team: redrawn on a terminal, else one line for each change."""
 
-    def __init__(self, *, as_json: bool, draws: bool) -> None:
+    def __init__(self, root: str | None, *, as_json: bool, draws: bool) -> None:
+        self.root = root
         self.as_json = as_json
         self.draws = draws
         self._view: StatusView | None = None
@@ -294,7 +300,7 @@ class WatchScreen:
         if self._view is None:
             return
         size = window_size()
-        lines = status_lines(self._view, width=max(size.columns, 40), most_tasks=MAX_DRAWN_TASKS)[
+        lines = status_lines(self._view, root=self.root, width=max(size.columns, 40), most_tasks=MAX_DRAWN_TASKS)[
             : max(size.lines - 1, 5)
         ]
         sys.stdout.write("\x1b[H\x1b[2J" + "".join(f"{clean(line)}\n" for line in lines))
@@ -307,14 +313,15 @@ class WatchScreen:
         for number, state, owner, subject in task_rows(tasks):
             now[f"task {number}"] = f"{number}  {state}" + (f" ({owner})" if owner else "") + f": {subject}"
         for one in view.requests:
-            how = f"  ({answer_command(one.id, one.kind)})" if one.for_a_person else ""
+            how = f"  ({answer_command(one.id, one.kind, self.root)})" if one.for_a_person else ""
             question = f"{display_name(one.asker)}  asks: {one_line(request_subject(one.kind, one.tool, one.what))}"
-            now[f"request {one.id}"] = cut(question, WIDTH - 10 - len(how)) + how
+            now[f"request {one.id}"] = cut(question, max(WIDTH - 10 - len(how), _LEAST_QUESTION)) + how
         if not self._shown_lines:
             say(f"{format_time(view.at)}  {one_line(view.name)}: {view.state}, process {view.lead_pid}")
         for key, line in now.items():
             if self._shown_lines.get(key) != line:
-                say(cut(f"{format_time(view.at)}  {one_line(line)}", WIDTH))
+                text = f"{format_time(view.at)}  {one_line(line)}"
+                say(text if key.startswith("request ") else cut(text, WIDTH))  # a command in it is not cut
         for key in [key for key in self._shown_lines if key not in now]:
             say(f"{format_time(view.at)}  {one_line(key)}: gone")
         self._shown_lines = now

@@ -21,7 +21,7 @@ from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpen
 from teamwright.protocol.ids import did_you_mean, display_name
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.time_limit import time_limit
-from teamwright.storage.paths import Home, command_with_home
+from teamwright.storage.paths import Home
 from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli.flags import parse_seconds
 from teamwright.ui.cli.output import format_age, json_flag, say, say_json, to_plain
@@ -317,8 +317,8 @@ def display_lines(request: PendingRequest, home: str | None = None) -> list[str]
         ("from", f"{one_line(where)}, {format_age(request.opened_at)}"),
         *([("also", "its lead was asked, and may answer")] if request.target != "user" else []),
         *((f"grant {offer.key}", offer.text) for offer in suggested_grants(event)),
-        ("yes", command_with_home(answer_command(request.id, request.kind), home)),
-        ("no", command_with_home(deny_command(request.id), home)),
+        ("yes", answer_command(request.id, request.kind, home)),
+        ("no", deny_command(request.id, home)),
     ]
     return [
         one_line(request.id),

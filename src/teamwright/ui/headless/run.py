@@ -55,6 +55,7 @@ async def _run_headless(invocation: Invocation) -> int:
             on_write_error=partial(ending.end, signal.SIGPIPE),
             replays_prompts=invocation.replay_user_messages,
             partials=_partial_messages() if invocation.include_partial_messages else None,
+            root=invocation.options.home,
             is_for_client=invocation.input_format == "stream-json",
         )
         try:

@@ -35,6 +35,7 @@ from teamwright.protocol.members import MemberState
 from teamwright.protocol.usage import NO_USAGE, Usage
 from teamwright.session.process_state import ServerStatus
 from teamwright.session.result import Result, TaskResult
+from teamwright.storage.paths import command_with_home
 from teamwright.ui.display_text import clean, discard_buffer, json_text
 from teamwright.ui.event_text import event_line
 from teamwright.views.cost_line import cost_line
@@ -62,6 +63,8 @@ class RunOutput(Struct):
     calls: CallCollector = field(default_factory=lambda: CallCollector(receipts=False))
     on_write_error: Callable[[], object] | None = None
     write_error: OSError | None = None
+    root: str | None = None
+    """The home that was named for this run."""
     replays_prompts: bool = False
     """True when the prompts of a client come back to it."""
     expects_prompt: bool = False
@@ -110,7 +113,7 @@ class RunOutput(Struct):
             if body is not None:
                 self.json_line(body)
         if isinstance(event, RequestOpened):
-            self.note(_request_lines(event))
+            self.note(_request_lines(event, self.root))
         elif (self.progress or _is_always_shown(event)) and (line := event_line(event)) is not None:
             self.note(line)
 
@@ -211,7 +214,7 @@ def _is_always_shown(event: TeamEvent) -> bool:
     return isinstance(event, RequestClosed) or (isinstance(event, Notice) and event.level == "warning")
 
 
-def _request_lines(request: RequestOpened) -> str:
+def _request_lines(request: RequestOpened, root: str | None) -> str:
     """Return the lines of an open request: the commands that answer it from another terminal, and its time limit."""
     from teamwright.ui.display_text import cut, one_line
     from teamwright.ui.event_text import answer_command, request_text  # loaded only in a run with requests
@@ -220,8 +223,9 @@ def _request_lines(request: RequestOpened) -> str:
     whole = f"{display_name(one_line(request.member))} {request_text(request)}"
     question = cut(whole, _REQUEST_WIDTH)
     hides = question != whole or (request.kind == "permission" and "\n" in request.what.strip())
-    see = "\n  see all of it with: teamwright requests" if hides else ""
-    return f"teamwright: {question}{see}\n  answer it with: {answer_command(request.request, request.kind)}{until}"
+    see = f"\n  see all of it with: {command_with_home('teamwright requests', root)}" if hides else ""
+    answer = answer_command(request.request, request.kind, root)
+    return f"teamwright: {question}{see}\n  answer it with: {answer}{until}"
 
 
 def _ending_lines(result: Result, *, reader_left: bool) -> list[str]:

@@ -239,6 +239,8 @@ class Notifier(Struct):
     focus: WindowFocus
     session: str
     env: Mapping[str, str]
+    root: str | None = None
+    """The home that was named for this run."""
     fd: int = 1
 
     def note(self, event: TeamEvent) -> None:
@@ -246,7 +248,8 @@ class Notifier(Struct):
         if isinstance(event, RequestOpened):
             who = display_name(event.member)
             what = request_subject(event.kind, event.tool, event.what)
-            self._notify(Notification(event.kind, who, what, answer_command(event.request, event.kind), self.session))
+            answer = answer_command(event.request, event.kind, self.root)
+            self._notify(Notification(event.kind, who, what, answer, self.session))
 
     def team_done(self, team: str, text: str) -> None:
         """Notify of the end of all work. `text` is the lead's last answer."""

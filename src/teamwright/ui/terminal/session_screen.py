@@ -83,7 +83,7 @@ class SessionScreen:
         self.completion = SessionCompletion(session, TrackedFiles(session.agent_factory.work_directory))
         self.shortcuts = Shortcuts(self.session, self._show_folded, self._show_error)
         sender = notification_sender(session, self._mask, lambda text: self._show_folded([f"  {text}"]))
-        self.notifier = Notifier(sender, WindowFocus(), session.id, os.environ)
+        self.notifier = Notifier(sender, WindowFocus(), session.id, os.environ, session.options.home)
         requests = RequestDialog(run_command=self._run_at_request)
         self.line_input = LineInput(self.formatter, self.show, requests)
         colors, markdown = self.formatter.paint.on, self.session.settings.markdown

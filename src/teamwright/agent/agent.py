@@ -218,6 +218,7 @@ class Agent(Struct, weakref=True):
                 model=self.model.card.wire,
                 id="" if answer is None else answer.id,
                 stop_reason="" if answer is None else answer.stop_reason,
+                uuid=self.conversation.newest_uuid,
             )
         )
 

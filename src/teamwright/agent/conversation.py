@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from teamwright.agent.fork_origin import ForkOrigin, all_messages_backward, count_answers, read_conversation
 from teamwright.agent.transcript import (
+    ASSISTANT_LINE,
     FORK_SCHEMA,
     MESSAGE_KEY,
     SCHEMA,
@@ -23,14 +24,17 @@ from teamwright.agent.transcript import (
     History,
     find_delivered_ids,
     header_tag_key,
+    message_links,
     newest_delivered_ids,
+    prompt_uuid,
     queued_line,
     read_header,
     repaired_messages,
+    user_line,
 )
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.ids import iso_time, keyed_id
+from teamwright.protocol.ids import is_uuid, iso_time, keyed_id, message_id
 from teamwright.protocol.messages import (
     Block,
     ToolCall,
@@ -87,6 +91,8 @@ class Conversation(Struct):
     queued: dict[str, list[Block]] = field(default_factory=dict[str, "list[Block]"])
     reported_tokens: tuple[int, int] = (0, 0)
     inherited_count: int = 0
+    newest_uuid: str = ""
+    """The uuid of the newest message in the file, which the next one follows; empty at a beginning."""
     lost_lines: LostLines | None = None
     """Damaged lines that were set aside when the conversation was loaded."""
     keeps_calls_open: bool = False
@@ -98,6 +104,10 @@ class Conversation(Struct):
     _closed: bool = False
     _call_ids: set[str] | None = None
     """The ids of all calls that a request has; None until the first call after the start or a load."""
+    _session: str = ""
+    _uuid_stem: str = ""
+    """The random part of the uuids of the lines that this process writes; the rest of each is counted."""
+    _uuid_count: int = 0
     _header_line: bytes = b""
     """The first line, until it is written together with the second."""
 
@@ -140,6 +150,7 @@ class Conversation(Struct):
         conversation._journal = journal
         conversation._has_unanswered = history.has_unanswered
         conversation.inherited_count = history.inherited_count
+        conversation.newest_uuid = history.newest_uuid
         conversation._folded_answers = -count_answers(conversation.items[: conversation.inherited_count])
         if history.boundary is not None:
             conversation._summarized_count = history.boundary.summarized_count
@@ -242,8 +253,9 @@ class Conversation(Struct):
                 *blocks,
             )
         item = encode({"role": "user", "content": blocks})
-        ids = b',"injected":' + encode(message.ids) if message.ids else b""
-        self._append(b'{"type":"user","at":"' + iso_time().encode() + b'"' + ids + MESSAGE_KEY + item + b"}")
+        uuid = (prompt_uuid(message.ids) if message.ids else "") or self._next_uuid()
+        self._append(user_line(self._links(uuid), message.ids, blocks, item))
+        self.newest_uuid = uuid
         self.items.append(item)
         for id in message.ids if self.queued else ():
             self.queued.pop(id, None)
@@ -255,9 +267,9 @@ class Conversation(Struct):
         """Append a complete answer. Raises StorageError."""
         item = encode({"role": "assistant", "content": reply.content})
         usage = {**reply.usage.as_json(), "usd": reply.usage.usd}
+        uuid = self._next_uuid()
         about = encode(
             {
-                "type": "assistant",
                 "at": iso_time(),
                 "model": reply.model,
                 "stop_reason": reply.stop_reason,
@@ -265,7 +277,9 @@ class Conversation(Struct):
                 "usage": usage | ({"estimated": True} if reply.is_estimated else {}),
             }
         )
-        self._append(about[:-1] + MESSAGE_KEY + item + b"}")
+        links = self._links(uuid)
+        self._append(b"".join((ASSISTANT_LINE, b",", links, b",", about[1:-1], MESSAGE_KEY, item, b"}")))
+        self.newest_uuid = uuid
         self.items.append(item)
         self.reported_tokens = len(self.items), reply.usage.tokens
         self.owes_answer = reply.stop_reason == PAUSE_TURN
@@ -284,13 +298,20 @@ class Conversation(Struct):
         return with_own_ids(content, self._call_ids)
 
     def fold(
-        self, messages: Sequence[bytes], upto: int, about: Mapping[str, Any], prefix: Prefix | None = None
+        self,
+        messages: Sequence[bytes],
+        upto: int,
+        about: Mapping[str, Any],
+        prefix: Prefix | None = None,
+        *,
+        begins_again: bool = False,
     ) -> None:
         """Replace the history by these messages:
 
         the first stands for all messages before `upto`, the others for the rest. The file keeps its lines and gets one
-        that records the change; memory follows. `about` goes into that line; a new `prefix` is sent from now on. Raises
-        StorageError, and ValueError while calls have no result.
+        that records the change; memory follows. `about` goes into that line; a new `prefix` is sent from now on.
+        `begins_again`: other programs show only the messages from now on. Raises StorageError, and ValueError while
+        calls have no result.
         """
         if self._has_unanswered or self.is_unstarted_fork or len(messages) != 1 + len(self.items) - upto:
             raise ValueError("a conversation is folded only in whole turns")
@@ -308,8 +329,10 @@ class Conversation(Struct):
             has_older_ids=older,
             queued=self.queued,
             prefix=sent.digest,
+            parent="" if begins_again else self.newest_uuid,
         )
         self._append(boundary.encode_line(about))
+        self.newest_uuid = boundary.parent
         self.lines -= 1  # not a step of the conversation
         self.items = list(messages)
         self.prefix = sent
@@ -327,7 +350,7 @@ class Conversation(Struct):
         answer_state = self.owes_answer, self.interrupted
         self.owes_answer = self.interrupted = False
         try:
-            self.fold((first,), len(self.items), about)
+            self.fold((first,), len(self.items), about, begins_again=True)
         except BaseException:
             self.owes_answer, self.interrupted = answer_state
             raise
@@ -390,6 +413,19 @@ class Conversation(Struct):
         if self._journal is not None:
             self._journal.close()
             self._journal = None
+
+    def _next_uuid(self) -> str:
+        """Return a new uuid, which costs less than a random one for each line."""
+        if not self._uuid_stem:
+            self._uuid_stem = message_id()[:-12]
+        self._uuid_count += 1
+        return f"{self._uuid_stem}{self._uuid_count:012x}"
+
+    def _links(self, uuid: str) -> bytes:
+        if not self._session:  # a copied conversation has the id of its file, other agents their session's
+            named = str(self.header.get("session", ""))
+            self._session = next(filter(is_uuid, (self.path.stem, named)), "")
+        return message_links(self._session, uuid, self.newest_uuid)
 
     def _append(self, line: bytes) -> None:
         if self._closed:

@@ -19,8 +19,10 @@ from teamwright.agent.agent_type import load_prompt
 from teamwright.agent.transcript import (
     ASSISTANT_LINE,
     MESSAGE_KEY,
+    QUEUED_LINE,
     USER_MESSAGE,
     History,
+    line_blocks,
     messages_backward,
     read_header,
     read_history,
@@ -61,8 +63,7 @@ def read_fork_prompt(transcript: Path) -> str:
     """Return the first message of the fork with this transcript; empty when it cannot be found."""
     for line in islice(read_lines(transcript), 1, _SEARCHED_LINES):
         try:
-            body = cast("dict[str, Any]", json.loads(line))
-            content: Any = body["content"] if body["type"] == "queued" else body["message"]["content"]
+            content: Any = json.loads(line)["content"] if line.startswith(QUEUED_LINE) else line_blocks(line)
         except (ValueError, KeyError, TypeError):
             continue
         for block in content:

@@ -18,8 +18,9 @@ import msgspec.json
 from msgspec import Struct, field
 
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.ids import iso_time
+from teamwright.protocol.ids import is_uuid, iso_time
 from teamwright.protocol.messages import Block, ToolCall, bridge_gaps, encode, text_block, tool_calls, with_own_ids
+from teamwright.protocol.runtime_tags import is_note
 from teamwright.storage.json_lines import LOST, LostLines, read_backward, read_lines, set_aside_damaged_lines
 
 SCHEMA = 1
@@ -40,9 +41,19 @@ USER_MESSAGE = b'{"role":"user"'
 ASSISTANT_LINE = b'{"type":"assistant"'
 """The beginning of a line with an answer of the agent."""
 INJECTED_KEY = b'"injected":'
-_MESSAGE_LINES = (b'{"type":"user"', ASSISTANT_LINE)
+USER_LINE = b'{"type":"user"'
+"""The beginning of a line with input of the agent."""
+_MESSAGE_LINES = (USER_LINE, ASSISTANT_LINE)
+_UUID = re.compile(rb'\{"type":"(?:user|assistant)","uuid":"([^"]*)"')
+PROMPT_ID = "prompt:"
+"""The beginning of the id of a prompt."""
+_NOTES_KEY = b',"notes":['
+_BEFORE = re.compile(rb',"before":([0-9]+)\Z')
+_RESULT_ITEM = b'{"role":"user","content":[{"type":"tool_result"'
+_PLAIN_MESSAGE = b'{"role":"user","content":"'
 _INTERRUPT = b'{"type":"interrupt"'
-_QUEUED = b'{"type":"queued"'
+QUEUED_LINE = b'{"type":"queued"'
+"""The beginning of a line with a message for later delivery."""
 REWIND = "rewind"
 """The trigger of a rewind in the line of a compaction."""
 _COMPACT = b'{"type":"compact"'
@@ -75,10 +86,11 @@ class CompactBoundary(Struct, frozen=True):
     has_older_ids: bool = False
     queued: Mapping[str, list[Block]] = field(default_factory=dict[str, "list[Block]"])
     prefix: str = ""
+    parent: str = ""
+    """The uuid of the message that the next one follows; empty when the conversation begins again."""
 
     def encode_line(self, about: Mapping[str, Any]) -> bytes:
         """Encode the line; `about` adds fields for readers."""
-        sizes = ",".join(str(len(message)) for message in self.messages).encode()
         known = {
             "at": iso_time(),
             **about,
@@ -90,10 +102,10 @@ class CompactBoundary(Struct, frozen=True):
             "prefix": self.prefix,
             "told": self.delivered_ids,
             "older": self.has_older_ids,
+            "parent": self.parent,
             "queued": self.queued,
         }
-        head = _COMPACT + b',"sizes":[' + sizes + b"]," + encode(known)[1:-1]
-        return b"".join((head, _MESSAGES, b",".join(self.messages), b"]}"))
+        return _join_boundary(known, self.messages)
 
     @classmethod
     def parse(cls, line: bytes) -> CompactBoundary:
@@ -111,6 +123,7 @@ class CompactBoundary(Struct, frozen=True):
                 has_older_ids=head["older"] is True,
                 queued={str(id): list(content) for id, content in head["queued"].items()},
                 prefix=str(head["prefix"]),
+                parent=str(head.get("parent", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise StorageError("damaged-file", "a line of a compaction cannot be read") from problem
@@ -131,6 +144,89 @@ def _split_boundary(line: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
     if line[start - len(_MESSAGES) : start] != _MESSAGES:
         raise ValueError("messages")
     return cast("dict[str, Any]", json.loads(before + b"}")), tuple(messages)
+
+
+def compact_line(entry: Mapping[str, Any]) -> bytes:
+    """Return the line of a compaction from its parsed fields, as `CompactBoundary.encode_line` writes it."""
+    messages = [encode({"role": one["role"], "content": one["content"]}) for one in entry["messages"]]
+    about = {name: value for name, value in entry.items() if name not in {"type", "sizes", "messages"}}
+    return _join_boundary(about, messages)
+
+
+def _join_boundary(about: Mapping[str, Any], messages: Sequence[bytes]) -> bytes:
+    sizes = ",".join(str(len(message)) for message in messages).encode()
+    head = b"".join((_COMPACT, b',"sizes":[', sizes, b"],", encode(about)[1:-1]))
+    return b"".join((head, _MESSAGES, b",".join(messages), b"]}"))
+
+
+def message_links(session: str, uuid: str, parent: str) -> bytes:
+    """Return the fields by which other programs put the messages of a transcript in order; no field needs escapes."""
+    follows = f'"{parent}"' if parent else "null"
+    return f'"uuid":"{uuid}","parentUuid":{follows},"sessionId":"{session}"'.encode()
+
+
+def prompt_uuid(ids: Sequence[str]) -> str:
+    """Return the uuid of the first prompt among the ids of a message; empty when it has none.
+
+    So a client finds its prompt by the uuid that it gave it.
+    """
+    prompts = (id.removeprefix(PROMPT_ID) for id in ids if id.startswith(PROMPT_ID))
+    return next(filter(is_uuid, prompts), "")
+
+
+def user_line(links: bytes, ids: Sequence[str], blocks: Sequence[Block], item: bytes) -> bytes:
+    """Return the line of a user message; `item` is the encoded message with these blocks.
+
+    A text to which the runtime added notes is stored as text, as other programs read it, with the notes before it.
+    """
+    notes, message = _split_notes(blocks, item)
+    injected = b',"injected":' + encode(ids) if ids else b""
+    at = f',"at":"{iso_time()}"'.encode()
+    return b"".join((b'{"type":"user",', links, at, injected, notes, MESSAGE_KEY, message, b"}"))
+
+
+def _split_notes(blocks: Sequence[Block], item: bytes) -> tuple[bytes, bytes]:
+    """Return the keys with the runtime's notes, and the message without them: a text, if the rest is one."""
+    if item.startswith(_RESULT_ITEM):
+        return b"", item
+    said = [at for at, block in enumerate(blocks) if not is_note(block)]
+    # A client's block may have more keys.
+    if len(said) != 1 or len(text := blocks[said[0]]) != 2 or text.get("type") != "text":
+        return b"", item
+    before = f',"before":{said[0]}'.encode() if said[0] else b""
+    rest = [*blocks[: said[0]], *blocks[said[0] + 1 :]]
+    notes = b"".join((before, _NOTES_KEY, encode(rest)[1:])) if rest else b""
+    return notes, encode({"role": "user", "content": text["text"]})
+
+
+def line_message(line: bytes, at: int) -> bytes:
+    """Return the encoded message of a line, as a request has it; `at` is the position of its key."""
+    item = line[at + len(MESSAGE_KEY) : -1]
+    if not item.startswith(_PLAIN_MESSAGE):
+        return item
+    text = b"".join((b'{"type":"text","text":', item[len(_PLAIN_MESSAGE) - 1 : -1], b"}"))
+    start = line.rfind(_NOTES_KEY, 0, at)
+    notes = line[start + len(_NOTES_KEY) : at - 1] if start > 0 else b""
+    parts = (text, notes) if notes else (text,)
+    if start > 0 and (found := _BEFORE.search(line[:start])) is not None:
+        blocks = cast("list[Block]", json.loads(b"[" + notes + b"]"))
+        count = int(found[1])
+        parts = (*map(encode, blocks[:count]), text, *map(encode, blocks[count:]))
+    return b"".join((b'{"role":"user","content":[', b",".join(parts), b"]}"))
+
+
+def line_blocks(line: bytes) -> list[Block]:
+    """Return the blocks of a line's message. Raises ValueError, KeyError or TypeError for a line without them."""
+    at = line.find(MESSAGE_KEY)
+    if at < 0:
+        raise ValueError("a line without a message")
+    return list(json.loads(line_message(line, at))["content"])
+
+
+def line_uuid(line: bytes) -> str:
+    """Return the uuid of a line with a message; empty for one of an earlier version."""
+    found = _UUID.match(line)
+    return found[1].decode() if found is not None else ""
 
 
 def queued_line(id: str, blocks: Sequence[Block]) -> bytes:
@@ -157,6 +253,8 @@ class History(Struct):
     later_prefix: str = ""
     """The prefix that was set after the last compaction, if any."""
     inherited_count: int = 0
+    newest_uuid: str = ""
+    """The uuid of the newest message, which the next one follows."""
 
     @property
     def prefix(self) -> str:
@@ -184,6 +282,7 @@ def read_history(path: Path, upto: int | None = None) -> History:
         history.queued = dict(history.boundary.queued)
         history.owes_answer = history.boundary.owes_answer
         history.interrupted = history.boundary.interrupted
+        history.newest_uuid = history.boundary.parent
     elif later:
         history.header = parse_header(later.pop(), path)
         history.lines = 1
@@ -200,13 +299,11 @@ def _read_steps(history: History, later: list[bytes], path: Path) -> tuple[bool,
     paused = False
     gaps = list[int]()
     answer, count = b"", 0
+    newest = b""
     while later:  # the newest is first: memory is freed line by line
         line = later.pop()
-        if line.startswith(_QUEUED):
-            # An unreadable line was never complete.
-            with suppress(ValueError, KeyError, TypeError):
-                body = cast("dict[str, Any]", json.loads(line))
-                history.queued[str(body["id"])] = list(body["content"])
+        if line.startswith(QUEUED_LINE):
+            _add_queued(line, history.queued)
             continue
         if line.startswith(_PREFIX):
             _apply_prefix_line(line, history, path)
@@ -218,7 +315,8 @@ def _read_steps(history: History, later: list[bytes], path: Path) -> tuple[bool,
             gaps.append(len(history.items))
         at = line.find(MESSAGE_KEY)
         if at > 0:
-            history.items.append(line[at + len(MESSAGE_KEY) : -1])
+            history.items.append(line_message(line, at))
+            newest = line
             history.owes_answer = paused = _PAUSED in line[:at]
             if history.queued and INJECTED_KEY in line[:at]:
                 for id in line_ids(line):
@@ -227,6 +325,8 @@ def _read_steps(history: History, later: list[bytes], path: Path) -> tuple[bool,
                 answer, count = line[:at], len(history.items)
     if answer:
         history.reported_tokens = count, _reported_tokens(answer)
+    if newest:
+        history.newest_uuid = line_uuid(newest)
     return paused, gaps
 
 
@@ -245,10 +345,16 @@ def _is_whole(line: bytes) -> bool:
             CompactBoundary.parse(line)
         message = body.get("message")
         if line.startswith(_MESSAGE_LINES) and MESSAGE_KEY in line:
-            return message["role"] in {"user", "assistant"} and all(block["type"] for block in message["content"])
+            has_content = _is_text(message) or all(block["type"] for block in message["content"])
+            return message["role"] in {"user", "assistant"} and has_content
         return isinstance(body["type"], str) and body["type"] not in {"user", "assistant"}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, StorageError):
         return False
+
+
+def _is_text(message: Mapping[str, Any]) -> bool:
+    """Return True for a message that is stored as text."""
+    return message["role"] == "user" and isinstance(message["content"], str)
 
 
 def _parse(line: bytes) -> Any:
@@ -328,7 +434,7 @@ def messages_backward(transcript: Path, upto: int | None = None) -> Iterator[byt
     """Return all encoded messages, the newest first, those before compactions included. `upto` is in bytes."""
     for line in read_backward(transcript, upto):
         if line.startswith(_MESSAGE_LINES) and (at := line.find(MESSAGE_KEY)) > 0:
-            yield line[at + len(MESSAGE_KEY) : -1]
+            yield line_message(line, at)
 
 
 def shown_messages_backward(transcript: Path) -> Iterator[bytes]:
@@ -338,15 +444,15 @@ def shown_messages_backward(transcript: Path) -> Iterator[bytes]:
             yield from reversed(CompactBoundary.parse(line).messages)
             return
         if line.startswith(_MESSAGE_LINES) and (at := line.find(MESSAGE_KEY)) > 0:
-            yield line[at + len(MESSAGE_KEY) : -1]
+            yield line_message(line, at)
 
 
 def calls_without_result(transcript: Path) -> list[ToolCall]:
     """Return the calls of the newest answer that have no result, as after a kill between them."""
-    steps = (line for line in read_backward(transcript) if not line.startswith((_QUEUED, _COMPACT, _PREFIX)))
+    steps = (line for line in read_backward(transcript) if not line.startswith((QUEUED_LINE, _COMPACT, _PREFIX)))
     last = next(steps, b"")
     at = last.find(MESSAGE_KEY)
-    item = last[at + len(MESSAGE_KEY) : -1] if at > 0 else USER_MESSAGE
+    item = line_message(last, at) if at > 0 else USER_MESSAGE
     return [] if item.startswith(USER_MESSAGE) else tool_calls(cast("list[Block]", json.loads(item)["content"]))
 
 

@@ -54,7 +54,7 @@ class BudgetTracker:
     """The usage of a session and its caps. `context` is the context of each agent after its last call, in tokens.
 
     `each` caps every agent but the lead; `earlier` returns the totals of the session before this process, and is called
-    once.
+    once. `spent` is what earlier sessions of the run have used of its caps.
     """
 
     estimates = False
@@ -68,9 +68,12 @@ class BudgetTracker:
         earlier: Callable[[], UsageTotals] = UsageTotals,
         assumed: tuple[str, ...] = (),
         marks: UsageMarks | None = None,
+        spent: Budget = NO_CAPS,
     ) -> None:
         started = monotonic()
-        self.run = Scope("", budget, final=True, minutes=lambda: (monotonic() - started) / 60)
+        minutes = spent.minutes or 0.0
+        self.run = Scope("", budget, final=True, minutes=lambda: minutes + (monotonic() - started) / 60)
+        self.run.tokens, self.run.usd, self.run.calls = spent.tokens or 0, spent.usd or 0.0, spent.calls or 0
         self.each = each
         self.assumed = assumed
         """Names of caps of the run that are defaults."""
@@ -98,6 +101,13 @@ class BudgetTracker:
     def stated_budget(self) -> Budget:
         """The caps of the run that a user set. A cap on money that a user set needs known prices."""
         return replace(self.budget, **dict.fromkeys(self.assumed))
+
+    @property
+    def spent(self) -> Budget:
+        """What the run has used of its caps."""
+        run = self.run
+        minutes = run.minutes() if run.minutes is not None else None
+        return Budget(usd=run.usd or None, tokens=run.tokens or None, calls=run.calls or None, minutes=minutes or None)
 
     @property
     def spent_cap(self) -> str:

@@ -24,11 +24,14 @@ from teamwright.agent.fork_origin import count_answers
 from teamwright.agent.transcript import (
     INJECTED_KEY,
     MESSAGE_KEY,
+    PROMPT_ID,
     REWIND,
+    USER_LINE,
     CompactBoundary,
     History,
     header_tag_key,
     line_ids,
+    line_uuid,
     newest_delivered_ids,
     read_header,
     read_history,
@@ -47,7 +50,7 @@ from teamwright.saved.sessions import find_session, latest_session
 from teamwright.session.modes_and_grants import load_mode, save_mode
 from teamwright.session.options import Options
 from teamwright.storage.files import storage_error
-from teamwright.storage.json_lines import Journal, read_backward_with_offsets
+from teamwright.storage.json_lines import Journal, read_backward_with_offsets, read_lines
 from teamwright.storage.paths import find_home, make_private
 from teamwright.tools.files.edit_journal_writer import append_entry
 
@@ -204,8 +207,12 @@ class SessionFork(Struct, frozen=True):
     before: PromptEntry | None = None
 
 
-def fork_session(place: HistoryLocation, number: int | None = None, wanted_id: str | None = None) -> SessionFork:
+def fork_session(
+    place: HistoryLocation, number: int | None = None, wanted_id: str | None = None, *, upto: int | None = None
+) -> SessionFork:
     """Copy the conversation of a session into a new session: all of it, or the part before prompt `number`.
+
+    `upto`: the part in the first bytes of the transcript, which end with a line.
 
     The session may be running. Raises UsageError for an unknown prompt and an id that is in use, CannotStart
     (`damaged-file`) for a session without a transcript, TeamwrightError (`undo-refused`), StorageError.
@@ -221,6 +228,9 @@ def fork_session(place: HistoryLocation, number: int | None = None, wanted_id: s
         before = find_prompt(place, edits, number)
         offset, together = find_position(place, before)
         prompts = [one for one in prompts if one.number < number and one.id not in together]
+    elif upto is not None and upto < offset:
+        offset, later = upto, delivered_after(place.transcript, upto)
+        prompts = [one for one in prompts if one.id not in later]
     new_id = session_id(wanted_id)
     target = place.transcript.with_name(f"{new_id}.jsonl")
     directory = target.with_suffix("")
@@ -229,7 +239,7 @@ def fork_session(place: HistoryLocation, number: int | None = None, wanted_id: s
     draft = directory / "transcript"
     try:
         _copy_conversation(place, draft)
-        note = RuntimeTags(header_tag_key(header)).note(_fork_note(place.session, before))
+        note = RuntimeTags(header_tag_key(header)).note(_fork_note(place.session, before, is_shorter=upto is not None))
         append_fork(draft, offset, f"notice:fork-{new_id}", [note])
         for prompt in prompts:
             append_entry(directory / "history", {"at": prompt.at, "prompt": prompt.id, "text": prompt.text})
@@ -248,15 +258,83 @@ async def prepare_resume(options: Options) -> Options:
     Raises as `fork_session`, and CannotStart, TeamwrightError for an unknown session.
     """
     await complete_rewind_of(options)
-    if not options.fork or options.resume is None:
+    if options.resume is None or not (options.fork or options.resume_at):
         return options
     home = find_home(options.home)
     cwd = Path(os.path.realpath(options.cwd))
     view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
     if view.damaged:
         raise CannotStart("damaged-file", f"session {view.id[:8]} cannot be continued: {view.damaged}")
-    fork = fork_session(find_history(home, cwd, view.id), wanted_id=options.session_id)
+    place = find_history(home, cwd, view.id)
+    upto = message_end(place, options.resume_at, options.dropped_prompt) if options.resume_at else None
+    if not options.fork:
+        if upto is not None:
+            await _rewind_to(place, upto)
+        return options
+    fork = fork_session(place, wanted_id=options.session_id, upto=upto)
     return replace(options, resume=fork.session, session_id=None)
+
+
+DROPS_TURN = "Resume rejected by --resume-drops-turn:"
+"""The beginning of the refusal, by which clients of the SDK recognise it."""
+
+
+def message_end(place: HistoryLocation, uuid: str, dropped_prompt: str | None) -> int:
+    """Return the offset after the message of this uuid in the session's transcript.
+
+    `dropped_prompt` is the uuid of the one prompt whose turn may come after it. Raises UsageError for an unknown
+    message, and when other messages come after it.
+    """
+    later = list[bytes]()
+    for end, line in read_backward_with_offsets(place.transcript):
+        if line_uuid(line) == uuid:
+            if dropped_prompt is not None:
+                _require_one_turn(later[::-1], dropped_prompt)
+            return end
+        later.append(line)
+    raise UsageError(
+        "usage",
+        f"the conversation has no message {uuid[:60]!r}",
+        looked_at=[("flag", "--resume-session-at"), ("transcript", str(place.transcript))],
+        note="nothing was started",
+    )
+
+
+def _require_one_turn(later: Sequence[bytes], prompt: str) -> None:
+    """Raise UsageError unless these lines are the turn of that prompt, without other messages that came in."""
+    ids = [id for line in later if line.startswith(USER_LINE) for id in line_ids(line)]
+    messages = [line for line in later if line_uuid(line)]
+    why = ""
+    if not messages or line_uuid(messages[0]) != prompt:
+        why = f"the turn that follows is not the one of the prompt {prompt[:60]!r}"
+    elif others := [id for id in ids if id != f"{PROMPT_ID}{prompt}"]:
+        why = f"{len(others)} other messages would be left out too, the first one is {others[0][:80]}"
+    if why:
+        do = ["leave both flags out, to continue with all of it"]
+        raise UsageError("usage", f"{DROPS_TURN} {why}", do=do, note="nothing was started")
+
+
+async def _rewind_to(place: HistoryLocation, upto: int) -> None:
+    """Take the conversation of a session without a process back to the end of a turn. Raises as `rewind_on_disk`."""
+    later = delivered_after(place.transcript, upto)
+    first = next((one for one in rewind_list(place).prompts if one.id in later), None)
+    if first is None:
+        if upto >= place.transcript.stat().st_size or not later:
+            return
+    elif find_position(place, first)[0] == upto:
+        await rewind_on_disk(place, first.number, "conversation")
+        return
+    raise UsageError(
+        "usage",
+        "the session can go back to the end of a turn only",
+        do=["add --fork-session, to continue in a copy"],
+        note="nothing was started",
+    )
+
+
+def delivered_after(transcript: Path, offset: int) -> set[str]:
+    """Return the ids that the lines from this offset on delivered."""
+    return {id for line in read_lines(transcript, offset) if INJECTED_KEY in line for id in line_ids(line)}
 
 
 def _require_new(transcript: Path, directory: Path) -> None:
@@ -282,9 +360,10 @@ def _copy_conversation(place: HistoryLocation, target: Path) -> None:
         raise storage_error(problem, target) from problem
 
 
-def _fork_note(session: str, before: PromptEntry | None) -> str:
+def _fork_note(session: str, before: PromptEntry | None, *, is_shorter: bool) -> str:
     """Return the notice to the lead of a fork."""
-    where = f'before the prompt "{before.text}"' if before is not None else "at its end"
+    end = "after an earlier message of it" if is_shorter else "at its end"
+    where = f'before the prompt "{before.text}"' if before is not None else end
     return escape_tags(
         f"The user continues this conversation in a second session. The first one is {session[:8]}, and this one begins"
         f" {where}. Teammates, tasks and background commands of the first session are not in this one. Files have"
@@ -363,4 +442,5 @@ def _rewound(transcript: Path, now: History, before: History, queued: dict[str, 
         has_older_ids=older,
         queued=queued,
         prefix=now.prefix,
+        parent=before.newest_uuid,
     )

@@ -193,6 +193,11 @@ def moved_directory_advice(session: str) -> tuple[str, ...]:
     )
 
 
+def is_uuid(text: str) -> bool:
+    """Return True for the text of a UUID."""
+    return _UUID.fullmatch(text) is not None
+
+
 def message_id() -> str:
     """Return a new message id: a UUID, never derived from content."""
     digits = os.urandom(16).hex()  # uuid.uuid4() costs more than writing the first byte of the message

@@ -95,6 +95,8 @@ class AssistantText(BaseEvent, frozen=True, kw_only=True):
     model: str = ""
     id: str = ""
     stop_reason: str = ""
+    uuid: str = ""
+    """The id of the message in the transcript."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the event as an object that JSON can hold."""

@@ -215,6 +215,11 @@ NO_KEY_TAGS = RuntimeTags()
 """Tags without a key, for text that no conversation receives."""
 
 
+def is_note(block: Block) -> bool:
+    """Return True for a note of the runtime, of any conversation."""
+    return block.get("type") == "text" and str(block.get("text", "")).startswith(f"<{REMINDER}")
+
+
 def escape_tags(text: str) -> str:
     """Return text of others as it is, except that a tag of the runtime in it begins with `&lt;`."""
     return _RUNTIME_TAG.sub("&lt;", text)

@@ -5,17 +5,15 @@ Depends on the places and first lines of transcripts.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
 
 from msgspec import Struct
 
-from teamwright.agent.transcript import parse_header
+from teamwright.agent.transcript import line_blocks, parse_header
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.messages import message_text
 from teamwright.protocol.runtime_tags import MESSAGE, NOTIFICATION, PEER_NOTE, REMINDER
@@ -150,8 +148,7 @@ def first_prompt(lines: Iterable[bytes]) -> str:
         if not line.startswith(b'{"type":"user"'):
             continue
         try:
-            message = cast("dict[str, Any]", json.loads(line))["message"]
-            texts = [message_text([block]).strip() for block in message["content"]]
+            texts = [message_text([block]).strip() for block in line_blocks(line)]
         except (ValueError, KeyError, TypeError):
             continue
         for text in texts:

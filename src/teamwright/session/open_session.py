@@ -300,7 +300,7 @@ async def _resume_team(session: Session, context: SessionContext, undo: ExitStac
     """Resume the team, and notify owners of lost background commands. After a failure, suspend resumed members."""
     try:
         hooking = session.agent_factory.toolset.hooking
-        source = "resume" if context.resumed else "startup"
+        source = context.options.start_source or ("resume" if context.resumed else "startup")
         with _collect_notices(session.log) as notices:
             await hooking.fire_start(source, session.lead, context.options.setup)
         session.warnings += tuple(notices)
@@ -399,7 +399,9 @@ def _agent_factory(
     each = context.settings.each
     portions = mark_portions(options, context.settings.run_defaults)
     marks = UsageMarks(portions, requests) if portions else None
-    budget_tracker = BudgetTracker(options.budget, each=each, earlier=earlier, assumed=options.assumed, marks=marks)
+    budget_tracker = BudgetTracker(
+        options.budget, each=each, earlier=earlier, assumed=options.assumed, marks=marks, spent=options.spent
+    )
     agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
     agent_factory.plans.configure(context.settings, ask_timeout(context))
     return _in_mode(context, agent_factory)

@@ -90,9 +90,17 @@ class Options(Struct, frozen=True):
     """Caps that come from the defaults of a headless run. The default cap on money refuses no unknown price."""
     calls_per_agent: int | None = None
     """The cap on model calls of each agent but the lead in a headless run, where no setting has one."""
+    spent: Budget = NO_CAPS
+    """What earlier sessions of this run have used of its caps."""
     session_id: str | None = None
     resume: str | None = None
     fork: bool = False
+    start_source: str = ""
+    """Why the session begins, for hooks of SessionStart: `clear`; empty for `startup` or `resume`."""
+    resume_at: str = ""
+    """The uuid of the last message with which a resumed session continues; empty: all of it."""
+    dropped_prompt: str | None = None
+    """The uuid of the one prompt whose turn `resume_at` may leave out; None: any number of turns."""
     adopt: str | None = None
     append_system_prompt: str = ""
     system_prompt: str = ""

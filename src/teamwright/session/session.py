@@ -224,8 +224,10 @@ class Session(Struct):
     """Compactions that a person requested."""
     started: float = field(default_factory=time.monotonic)
 
-    async def run(self, prompt: Sequence[Block]) -> Result:
+    async def run(self, prompt: Sequence[Block], uuid: str = "") -> Result:
         """Carry out a prompt until the team is done, or a cap is reached. Members remain afterwards.
+
+        `uuid` is the id of the prompt in the transcript; empty for a new one.
 
         Cancellation is up to the caller: `cancelled` returns the result of a cancelled run.
         """
@@ -237,7 +239,7 @@ class Session(Struct):
 
             prompt = with_request(self.lead, prompt, form)
         if prompt:
-            self.lead.add_prompt(prompt)
+            self.lead.add_prompt(prompt, uuid)
         return await self._run_until_done()
 
     async def _run_until_done(self, commands: CommandWait | None = None) -> Result:
@@ -248,7 +250,8 @@ class Session(Struct):
         minutes = self.agent_factory.budget_tracker.budget.minutes
         cap: asyncio.Timeout | None = None
         try:
-            left_s = None if minutes is None else max(0.0, minutes * 60 - self._elapsed())
+            spent_s = self._elapsed() + (self.options.spent.minutes or 0) * 60
+            left_s = None if minutes is None else max(0.0, minutes * 60 - spent_s)
             async with time_limit(left_s) as cap:
                 with self._requests_left_open_at(left_s):
                     end = await self.lead.run_until_done(self.has_open_tasks, commands)

@@ -40,6 +40,7 @@ _PATH_LISTS = frozenset({"add_dirs", "plugin_dirs"})
 _LISTS = frozenset({"allowed_tools", "disallowed_tools", "mcp_config", "setting_sources", "fallback_models"})
 _LEFT_OUT = frozenset(
     {"env", "budget", "tools", "own_hooks", "stores", "on_request", "session_id", "resume", "adopt", "model"}
+    | {"spent", "start_source", "resume_at", "dropped_prompt"}
 ) | {"client_mcp", "output", "agent", "title", "persists", "worktree"}
 """Options that a member process gets in another way, or never: its environment is the process's own, its budget is
 the lead's, and functions cannot be encoded.

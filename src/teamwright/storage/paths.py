@@ -248,6 +248,15 @@ def find_home(root: str | None = None) -> Home:
     return replace(home, is_named=True) if root else home
 
 
+CLIENT_ROOT_VARIABLE = "CLAUDE_CONFIG_DIR"
+"""The variable that names the state root of the other product, for it and for clients that were written for it."""
+
+
+def client_root() -> Path:
+    """Return the state root of the other product: `CLAUDE_CONFIG_DIR`, else `~/.claude`."""
+    return Path(os.path.expanduser(os.environ.get(CLIENT_ROOT_VARIABLE) or "~/.claude"))
+
+
 _COMMAND = re.compile(r"\bteamwright (?=[a-z-])")
 """The beginning of a command in a text; not the name of the product."""
 

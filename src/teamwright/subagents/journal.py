@@ -24,6 +24,7 @@ from teamwright.protocol.ids import iso_time, now_ms, parse_iso_ms
 from teamwright.protocol.messages import encode, message_text
 from teamwright.protocol.usage import NO_USAGE, Budget, Usage
 from teamwright.storage.json_lines import Journal, read_backward, read_lines
+from teamwright.storage.paths import make_private
 from teamwright.subagents.subagent_run import RunState, SubagentRun, find_run
 from teamwright.team_records.spawn_spec import SpawnSpec
 
@@ -84,6 +85,34 @@ def restore_counts(run: SubagentRun) -> None:
     run.tool_calls = tools
     run.duration_ms = last_ms - run.started_ms
     run.text = run.text or text
+
+
+READERS_DIRECTORY = "subagents"
+"""The directory of a session in which other programs look for the transcripts of its sub-agents."""
+
+
+def readers_transcript(session: Path, id: str) -> Path:
+    """Return the path at which other programs look for a sub-agent's transcript; `session` is the directory."""
+    return session / READERS_DIRECTORY / f"agent-{id}.jsonl"
+
+
+def readers_metadata(transcript: Path) -> Path:
+    """Return the path of the file beside that transcript that says which call started the sub-agent."""
+    return transcript.with_suffix(".meta.json")
+
+
+def show_to_readers(run: SubagentRun, parent: str) -> None:
+    """Link a new sub-agent's transcript where other programs look for it. `parent` is the id of the sub-agent that
+    started it; empty for a member's. A write error loses only the link.
+    """
+    link = readers_transcript(run.transcript.parent.parent, run.id)
+    about = {"agentType": run.agent_type, "description": run.description, "toolUseId": run.call or None}
+    with suppress(OSError, StorageError):
+        make_private(link.parent)
+        # Sub-agents start often: no draft of the file, which its readers may miss.
+        with open(readers_metadata(link), "xb") as file:
+            file.write(encode({**about, **({"parentAgentId": parent} if parent else {})}))
+        link.symlink_to(Path("..", run.transcript.parent.name, run.transcript.name))
 
 
 JOURNAL_NAME = "agents.jsonl"

@@ -33,6 +33,7 @@ from teamwright.subagents.journal import (
     has_prompt,
     restore_counts,
     restore_spec,
+    show_to_readers,
     stored_spec,
 )
 from teamwright.subagents.reports import (
@@ -121,6 +122,7 @@ class Subagents(SubagentRuns):
             before_first_turn(agent)
         words = fork_prompt(agent.tags, run.fork_job(spec.prompt)) if spec.fork else spec.prompt
         agent.conversation.queue(f"prompt:{run.id}", [text_block(words)])
+        show_to_readers(run, owner if owner in self.runs else "")
         return self._start_run(run, agent)
 
     async def resume(

@@ -20,6 +20,7 @@ from teamwright.agent.agent import Agent, CommandPriority, InputQueue, QueuedCom
 from teamwright.agent.compaction import clear_conversation
 from teamwright.agent.compaction_state import CompactResult
 from teamwright.agent.conversation import UserMessage
+from teamwright.agent.transcript import PROMPT_ID
 from teamwright.agent.turn_loop import finish_interrupted_calls, run_turn
 from teamwright.hooks.hook_index import STOP, USER_PROMPT
 from teamwright.hooks.hook_outcome import HookOutcome
@@ -73,7 +74,9 @@ class Lead(Struct):
     last_end: TurnEnd = field(default_factory=lambda: TurnEnd("done"))
     owes_answer: bool = False
     refusal_reason: str = ""
-    _unchecked_prompts: deque[tuple[Block, ...]] = field(default_factory=deque[tuple[Block, ...]])
+    _unchecked_prompts: deque[tuple[tuple[Block, ...], str]] = field(
+        default_factory=deque[tuple[tuple[Block, ...], str]]
+    )
     queue: InputQueue = field(default_factory=InputQueue)
     on_shell: RunShell | None = None
     """Runs a person's own shell command, whose output is delivered with the next prompt."""
@@ -121,15 +124,16 @@ class Lead(Struct):
         self.last_end = TurnEnd("done", text)
         self.refusal_reason = ""
 
-    def add_prompt(self, content: Sequence[Block]) -> None:
+    def add_prompt(self, content: Sequence[Block], uuid: str = "") -> None:
         """Add a prompt of the user: for the next turn, or for the next model call of the running turn.
 
-        A hook may reject it, or add to it, before delivery.
+        A hook may reject it, or add to it, before delivery. `uuid` is its id in the transcript; empty for a new one.
         """
+        id = f"{PROMPT_ID}{uuid or message_id()}"
         if self.agent.hooks.hooks.wants(USER_PROMPT):
-            self._unchecked_prompts.append(tuple(content))
+            self._unchecked_prompts.append((tuple(content), id))
         else:
-            self._queue_prompt(content)
+            self._queue_prompt(content, id)
         self.team.changed.set()
 
     def notify(self, notice: str | TaskEnd, key: str = "", *, wakes: bool = True) -> None:
@@ -313,7 +317,7 @@ class Lead(Struct):
     async def _check_prompts(self) -> None:
         """Pass new prompts to the hooks; those that none rejects are queued."""
         while self._unchecked_prompts:
-            content = self._unchecked_prompts[0]
+            content, id = self._unchecked_prompts[0]
             words = user_prompt_submit(message_text(NO_KEY_TAGS.with_files(content)))
             outcome = await self.agent.hooks.fire(USER_PROMPT, lambda words=words: words)
             self._unchecked_prompts.popleft()
@@ -322,12 +326,12 @@ class Lead(Struct):
                 text = f"a hook refused this prompt, and it was not delivered: {self.refusal_reason}"
                 self.agent.emit(Notice(member=LEAD, text=text, level="warning"))
             else:
-                self._queue_prompt(content, outcome.contexts)
+                self._queue_prompt(content, id, outcome.contexts)
 
-    def _queue_prompt(self, content: Sequence[Block], hook_contexts: Sequence[str] = ()) -> None:
+    def _queue_prompt(self, content: Sequence[Block], id: str, hook_contexts: Sequence[str] = ()) -> None:
         """Queue a prompt that no hook rejects, with its files and what hooks add to it."""
         blocks = (*self.agent.tags.with_files(content), *self.agent.tags.hook_notes(hook_contexts))
-        self.queue.put("user", blocks, f"prompt:{message_id()}")
+        self.queue.put("user", blocks, id)
 
     async def _ask_stop_hooks(self, end: TurnEnd, asked_before: bool) -> HookOutcome:
         """Return whether hooks want the lead to continue though it has answered."""

@@ -62,6 +62,7 @@ class Invocation(Struct, frozen=True):
     permission_prompt_tool: str = ""
     replay_user_messages: bool = False
     include_partial_messages: bool = False
+    session_mirror: bool = False
     blocks: tuple[Block, ...] | None = None
     stdin: str = ""
 
@@ -134,6 +135,7 @@ def build_invocation(
         permission_prompt_tool=_permission_prompt_tool(flags),
         replay_user_messages=_stream_flag(flags, "replay_user_messages", "input_format", "output_format"),
         include_partial_messages=_stream_flag(flags, "include_partial_messages", "output_format"),
+        session_mirror=_stream_flag(flags, "session_mirror", "output_format"),
     )
 
 
@@ -213,6 +215,8 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         worktree=flags.get("worktree"),
         resume=flags.get("resume") or None,
         fork=bool(flags.get("fork_session")),
+        resume_at=flags.get("resume_session_at") or "",
+        dropped_prompt=flags.get("resume_drops_turn"),
         adopt=flags.get("adopt"),
         agents=parse_agents(where, flags),
         plugin_dirs=parse_plugin_dirs(where, flags),

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from teamwright.agent.transcript import MESSAGE_KEY, header_tag_key, read_header, shown_messages_backward
+from teamwright.agent.transcript import (
+    MESSAGE_KEY,
+    header_tag_key,
+    line_blocks,
+    line_message,
+    read_header,
+    shown_messages_backward,
+)
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, display_name
@@ -186,11 +193,9 @@ def _results_in(path: Path, tool: str, tool_input: dict[str, Any]) -> Iterator[s
 
 def _blocks(line: bytes) -> list[Block]:
     try:
-        content = cast("dict[str, Any]", json.loads(line))["message"]["content"]
+        return line_blocks(line)
     except (ValueError, KeyError, TypeError):
         return []
-    blocks = cast("list[Any]", content) if isinstance(content, list) else []
-    return [cast("Block", block) for block in blocks if isinstance(block, dict)]
 
 
 # ── conversations ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -276,7 +281,7 @@ def _message(line: bytes) -> bytes:
     """Return the message of a transcript line; empty for a line without one."""
     is_message = line.startswith((b'{"type":"user"', b'{"type":"assistant"'))
     at = line.find(MESSAGE_KEY) if is_message else -1
-    return line[at + len(MESSAGE_KEY) : -1] if at > 0 else b""
+    return line_message(line, at) if at > 0 else b""
 
 
 _SUBJECT_KEYS: Sequence[str] = (

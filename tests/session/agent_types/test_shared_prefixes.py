@@ -83,7 +83,7 @@ async def test_a_kind_that_was_changed_begins_with_its_new_words(tmp_path):
     assert [b"second words" in head for head in heads] == [False, True]
 
 
-async def test_a_start_makes_two_files_and_neither_lists_nor_makes_a_directory(tmp_path):
+async def test_a_start_makes_three_files_and_neither_lists_nor_makes_a_directory(tmp_path):
     touched = Touched()
 
     def answer(request):
@@ -95,7 +95,7 @@ async def test_a_start_makes_two_files_and_neither_lists_nor_makes_a_directory(t
 
     async with Team("crew", model=ScriptedModel(answer), cwd=tmp_path, permission_mode="bypassPermissions") as team:
         assert (await team.run("Do it.")).ok
-    assert touched.seen == {("open", ".jsonl"): 1, ("open", ".output"): 3}
+    assert touched.seen == {("open", ".jsonl"): 1, ("open", ".json"): 1, ("open", ".output"): 3}
 
 
 async def test_what_a_sub_agent_was_is_free_at_its_end_without_a_search_for_garbage(tmp_path):

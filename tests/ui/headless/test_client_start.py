@@ -235,7 +235,7 @@ def test_commands_of_a_client_act_without_a_model(tmp_path, repo):
     assert "tokens" in answers["/context"]
     assert "nobody" in answers["/context nobody"]
     assert "not available" in answers["/vim"]
-    assert "knows what was said" in answers["/clear"]
+    assert "is empty now" in answers["/clear"]
 
 
 @pytest.mark.finding("3I6")

@@ -42,7 +42,7 @@ from teamwright.permissions.rules import Rule, parse_rules
 from teamwright.permissions.verdict import AUTO_NOTICE, Mode, Verdict, parse_mode
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.sandbox.temporary_files import TemporaryFiles
-from teamwright.storage.paths import Home
+from teamwright.storage.paths import Home, client_root
 
 
 def load_settings(home: Home, cwd: Path, flags: SettingFlags, trust: TrustState) -> Settings:
@@ -90,9 +90,9 @@ def make_policy(
 
 def private_paths(home: Home) -> tuple[Path, ...]:
     """Return the paths that file tools may not touch by default: the state root, and the other product's login."""
-    login = Path(os.path.expanduser("~/.claude/.credentials.json"))
+    logins = [root / ".credentials.json" for root in (Path(os.path.expanduser("~/.claude")), client_root())]
     shared = [home.shared / name for name in ("teams", "tasks", "projects", ".credentials.json")]
-    found = [home.own, *(shared if home.is_foreign else ()), login]
+    found = [home.own, *(shared if home.is_foreign else ()), *logins]
     return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in found))
 
 
@@ -112,8 +112,10 @@ def lead_mode(text: str, source: str = "--permission-mode") -> Mode:
 
 def settings_places(home: Home, root: Path, compat: bool) -> list[tuple[Path, SettingsOrigin]]:
     """Return the possible settings files of this repository, the farthest first."""
-    theirs = Path(os.path.expanduser("~/.claude/settings.json"))
-    users = [*([(theirs, SettingsOrigin.COMPAT_USER)] if compat else []), (home.settings, SettingsOrigin.USER)]
+    theirs = client_root() / "settings.json"
+    is_other = os.path.realpath(theirs) != os.path.realpath(home.settings)
+    others = [(theirs, SettingsOrigin.COMPAT_USER)] if compat and is_other else []
+    users = [*others, (home.settings, SettingsOrigin.USER)]
     known = {os.path.realpath(path) for path, _ in users}
     return users + [place for place in repository_layers(root, compat) if os.path.realpath(place[0]) not in known]
 

@@ -196,6 +196,7 @@ HEADLESS_FLAGS: tuple[click.Option, ...] = (
     ),
     click.Option(["--include-partial-messages"], is_flag=True, help="stream-json: text of the lead as it arrives."),
     click.Option(["--replay-user-messages"], is_flag=True, help="stream-json: repeat each prompt of stdin."),
+    click.Option(["--session-mirror"], is_flag=True, help="stream-json: lines of transcripts for a store."),
     click.Option(["--verbose"], is_flag=True, help="Print one line per event on stderr."),
     click.Option(["--report"], metavar="FILE", help="Write the run as Markdown."),
     click.Option(["--init"], is_flag=True, help="Run hooks of Setup with the trigger init first."),
@@ -215,6 +216,10 @@ START_FLAGS: tuple[click.Option, ...] = (
         help="Continue this session; without ID choose from a list.",
     ),
     click.Option(["--fork-session"], is_flag=True, help="With -c or -r: continue in a copy of that session."),
+    click.Option(["--resume-session-at"], metavar="UUID", help="With -c or -r: only up to this message."),
+    click.Option(
+        ["--resume-drops-turn"], metavar="UUID", help="Refuse if that leaves out more than the turn of this prompt."
+    ),
     click.Option(["--no-markdown"], is_flag=True, help="Show text of agents as it was written."),
     click.Option(["--plain"], is_flag=True, help="For screen readers: text alone, no redraws and no colours."),
     click.Option(["--session-id"], metavar="UUID", help="The id that the new session gets."),

@@ -11,14 +11,14 @@ from typing import Any
 import click
 
 from teamwright.protocol.errors import UsageError
-from teamwright.ui.cli.run_location import RunLocation, is_on_terminal, run_location
+from teamwright.ui.cli.run_location import RunLocation, is_on_terminal, open_files_home, run_location
 from teamwright.ui.cli.usage_errors import nearest_command, too_many_words
 from teamwright.ui.invocation import build_invocation, is_stdin_piped
 
 _ONLY_HEADLESS = (
     *("ask", "output_format", "input_format", "verbose", "report", "strict"),
     *("permission_prompt_tool", "include_partial_messages", "json_schema", "replay_user_messages"),
-    *("no_session_persistence", "init", "maintenance"),
+    *("no_session_persistence", "init", "maintenance", "session_mirror"),
 )
 
 
@@ -98,6 +98,11 @@ def _refuse_contradictions(flags: Mapping[str, Any]) -> None:
             do=["teamwright -c --fork-session", "teamwright -r ID --fork-session"],
             note="nothing was started",
         )
+    at, drops = flags.get("resume_session_at"), flags.get("resume_drops_turn")
+    if (at and not is_resume) or (drops is not None and not at):
+        what = "--resume-drops-turn needs --resume-session-at" if is_resume else "--resume-session-at needs -c or -r"
+        do = ["teamwright -r ID --fork-session --resume-session-at UUID"]
+        raise UsageError("usage", what, do=do, note="nothing was started")
     session_flags = {
         "--continue": bool(flags.get("latest")),
         "--resume": flags.get("resume") is not None,
@@ -116,6 +121,10 @@ def _session_to_resume(
         return None
     from teamwright.ui.cli.session_choice import choose_by_name, choose_latest, choose_session
 
+    if flags.get("session_mirror") and flags.get("resume"):
+        from teamwright.ui.headless.transcript_mirror import take_over  # loaded only for a client with a store
+
+        take_over(open_files_home(where), str(flags["resume"]))
     if flags.get("latest"):
         found = choose_latest(where)
     else:

@@ -18,7 +18,7 @@ from teamwright.session.slash_command_call import callable_names, offered_names
 from teamwright.ui.headless.slash_command import IN_PLACE, run_slash_command
 
 _SAME = {"/usage": "/cost", "/new": "/clear", "/reset": "/clear"}
-_SHOWING = ("/clear", "/context", "/cost", "/hooks", "/mcp", "/members", "/memory", "/skills", "/status", "/tasks")
+_SHOWING = ("/context", "/cost", "/hooks", "/mcp", "/members", "/memory", "/skills", "/status", "/tasks")
 """Commands of the terminal that a client can use too."""
 
 CLIENT_COMMANDS = {
@@ -34,6 +34,12 @@ def offered_commands(session: Session) -> list[str]:
     """Return the commands of a client without their slash: those that act here, then the person's own."""
     own = offered_names(session)["slash_commands"]
     return [*(name[1:] for name in CLIENT_COMMANDS if name[1:] not in own), *own]
+
+
+def is_clear(prompt: Sequence[dict[str, Any]]) -> bool:
+    """Return True for the command that clears the conversation."""
+    called = parse_slash_command(message_text(prompt)) if len(prompt) == 1 else None
+    return called is not None and _SAME.get(f"/{called[0].lower()}", f"/{called[0].lower()}") == "/clear"
 
 
 async def run_client_command(session: Session, prompt: Sequence[dict[str, Any]]) -> Result | None:

@@ -24,6 +24,7 @@ from teamwright.hooks.hook_index import TIMEOUT_S, HookSpec
 from teamwright.mcp.json_rpc import McpServerError, Message
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
+from teamwright.protocol.ids import is_uuid
 from teamwright.protocol.messages import Block, text_block
 from teamwright.protocol.time_limit import time_limit
 from teamwright.session.control.agent_actions import set_model
@@ -67,8 +68,11 @@ class ClientConnection:
         self._session: asyncio.Future[Session] = loop.create_future()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self._is_answered = False
+        """True once the client's first request has its answer."""
         self._turn: asyncio.Future[Result] | None = None
         self._is_interrupted = False
+        self._used_uuids: set[str] = set()
         self._start(self._read())
 
     # ── the start ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -101,8 +105,13 @@ class ClientConnection:
         self._session.set_result(session)
         session.log.subscribe(self._note_event, live=True)
         first = self._first.result()
-        if first:
+        if first and not self._is_answered:
+            self._is_answered = True
             self._answer(first, initialize_answer(session, first.get("request") or {}))
+
+    def detach(self) -> None:
+        """Let the client's requests wait for the next session."""
+        self._session = asyncio.get_running_loop().create_future()
 
     def _hooks(self, entries: Mapping[str, Any]) -> tuple[HookSpec, ...]:
         from teamwright.api.options import (
@@ -141,7 +150,7 @@ class ClientConnection:
 
     async def run(self, session: Session, prompt: ClientPrompt) -> Result:
         """Carry out a prompt. An interrupt of the client ends it with a result that is `cancelled`."""
-        turn = self._turn = asyncio.ensure_future(_run_prompt(session, prompt.content))
+        turn = self._turn = asyncio.ensure_future(_run_prompt(session, prompt.content, self._new_uuid(prompt)))
         try:
             return await turn
         except asyncio.CancelledError:
@@ -152,6 +161,13 @@ class ClientConnection:
         finally:
             self._turn = None
             self._is_interrupted = False
+
+    def _new_uuid(self, prompt: ClientPrompt) -> str:
+        """Return the client's id of the prompt for the transcript; empty for one that is no UUID or was used before."""
+        if not is_uuid(prompt.uuid) or prompt.uuid in self._used_uuids:
+            return ""
+        self._used_uuids.add(prompt.uuid)
+        return prompt.uuid
 
     def interrupt(self, turn: asyncio.Future[Result] | None) -> None:
         """End this turn of the lead if it is running. A turn that began later continues."""
@@ -342,14 +358,14 @@ class ClientConnection:
             await asyncio.wait(self._tasks)
 
 
-async def _run_prompt(session: Session, content: list[Block]) -> Result:
+async def _run_prompt(session: Session, content: list[Block], uuid: str) -> Result:
     if content and content[0].get("type") == "text" and str(content[0].get("text") or "").lstrip().startswith("/"):
         from teamwright.ui.headless.client_commands import run_client_command  # only for such a prompt
 
         if (result := await run_client_command(session, content)) is not None:
             return result
     session.lead.agent.renew_model_calls()
-    return await session.run(content)
+    return await session.run(content, uuid)
 
 
 SERVER_STATUS = {"running": "connected", "failed": "failed"}

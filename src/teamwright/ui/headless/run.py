@@ -6,6 +6,7 @@ A signal saves the session, ends the members and prints the command to resume. D
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -22,13 +23,15 @@ from teamwright.session.options import Options, default_caps_line
 from teamwright.session.result import Result
 from teamwright.session.server_resources import read_mentions
 from teamwright.session.session import Session
-from teamwright.ui.headless.run_output import RunOutput, init_object
+from teamwright.ui.headless.run_output import RunOutput, init_object, refused_start
 from teamwright.ui.python_gc import freeze_loaded
 from teamwright.views.run_report import CallCollector, report
 
 if TYPE_CHECKING:
+    from teamwright.ui.headless.approving_program import McpApprover
     from teamwright.ui.headless.client_connection import ClientConnection
     from teamwright.ui.headless.partial_messages import PartialMessages
+    from teamwright.ui.headless.transcript_mirror import TranscriptMirror
     from teamwright.ui.invocation import Invocation
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -94,6 +97,10 @@ async def _open_and_run(invocation: Invocation, outlet: RunOutput, ending: _Sign
         ended = await _open_and_run_session(invocation, options, outlet, ending, client)
         outlet.not_run = [(prompt.uuid, prompt.origin) for prompt in client.waiting_prompts()]
         return ended
+    except TeamwrightError as problem:
+        if not outlet.is_opened and outlet.format == "stream-json":
+            outlet.json_line(refused_start(problem, options.resume or options.session_id or ""))
+        raise
     finally:
         await client.close()
 
@@ -101,7 +108,6 @@ async def _open_and_run(invocation: Invocation, outlet: RunOutput, ending: _Sign
 async def _open_and_run_session(
     invocation: Invocation, options: Options, outlet: RunOutput, ending: _SignalState, client: ClientConnection | None
 ) -> tuple[Result, int | None]:
-    end = partial(ending.end, signal.SIGTERM)
     approver = None
     if invocation.permission_prompt_tool.startswith("mcp__"):
         from teamwright.ui.headless.approving_program import McpApprover  # loaded only for this flag
@@ -112,9 +118,31 @@ async def _open_and_run_session(
         from teamwright.edit_history.rewind import prepare_resume
 
         options = await prepare_resume(options)
-    async with _open(options, end, outlet) as session:
+    while True:
+        try:
+            return await _run_in_session(invocation, options, outlet, ending, client, approver)
+        except ConversationCleared as cleared:  # raised only for a client
+            assert client is not None
+            ending.begin_again()
+            options = await cleared.next_options()
+            outlet.begin_conversation(cleared.session.id)
+
+
+async def _run_in_session(
+    invocation: Invocation,
+    options: Options,
+    outlet: RunOutput,
+    ending: _SignalState,
+    client: ClientConnection | None,
+    approver: McpApprover | None,
+) -> tuple[Result, int | None]:
+    """Open a session and carry out its prompts. Raises ConversationCleared when the next session begins."""
+    async with _open(options, partial(ending.end, signal.SIGTERM), outlet) as session:
         freeze_loaded()
+        outlet.is_opened = True
         streams = outlet.format == "stream-json"
+        if invocation.session_mirror:
+            outlet.mirror = _mirror(session, options, outlet)
         unsubscribe = session.log.subscribe(lambda _n, event: outlet.show_event(event, session.id), live=streams)
         try:
             if approver is not None:
@@ -123,6 +151,15 @@ async def _open_and_run_session(
         finally:
             unsubscribe()
             outlet.open_plan = _open_plan(session)
+            if outlet.mirror is not None:
+                outlet.mirror.send_rest()
+
+
+def _mirror(session: Session, options: Options, outlet: RunOutput) -> TranscriptMirror:
+    from teamwright.ui.headless.transcript_mirror import TranscriptMirror  # loaded only for a client with a store
+
+    is_new = options.resume is None or options.fork
+    return TranscriptMirror(outlet.json_line, session.lead.agent.conversation.path, is_new)
 
 
 @asynccontextmanager
@@ -148,12 +185,49 @@ def _open_plan(session: Session) -> str:
         return ""
 
 
+class ConversationCleared(Exception):
+    """A client cleared the conversation: this session ends, and the next one begins with its team."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.id)
+        self.session = session
+        self._team = session.team.name if session.team.exists else ""
+
+    async def next_options(self) -> Options:
+        """Return the options of the next session, once this one is closed: its team, and what its caps leave."""
+        from teamwright.saved.teams import find_team_to_adopt
+
+        session = self.session
+        adopt = None
+        if self._team:
+            with contextlib.suppress(TeamwrightError):  # it was removed with its session
+                await find_team_to_adopt(session.agent_factory.home, session.options.stores, self._team)
+                adopt = self._team
+        return replace(
+            session.options,
+            session_id=None,
+            resume=None,
+            fork=False,
+            title="",
+            setup="",
+            adopt=adopt,
+            start_source="clear",
+            spent=session.agent_factory.budget_tracker.spent,
+        )
+
+
 class _SignalState(Struct):
     """The signals received, and the task that the first signal cancels: the opening of the session, then the run."""
 
     task: asyncio.Future[Any]
     session: Session | None = None
     caught: list[signal.Signals] = field(default_factory=list[signal.Signals])
+
+    def begin_again(self) -> None:
+        """Cancel this task after a signal, until the next session runs."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.task, self.session = task, None
 
     def end(self, number: signal.Signals) -> None:
         """Cancel the task after a signal; a second signal shortens the shutdown of members.
@@ -192,6 +266,8 @@ async def _run_until_done(
     invocation: Invocation, session: Session, outlet: RunOutput, client: ClientConnection | None
 ) -> Result:
     if client is not None:
+        if outlet.cleared:
+            outlet.write_answer(await session.result("done", outlet.cleared))
         return await session.end_members(await _run_client_prompts(session, outlet, client))
     return await session.end_members(await _run_prompt(invocation, session))
 
@@ -211,9 +287,14 @@ async def _run_prompt(invocation: Invocation, session: Session) -> Result:
 
 async def _run_client_prompts(session: Session, outlet: RunOutput, client: ClientConnection) -> Result:
     """Carry out the client's prompts, each with its result. A cap or a failure ends the run, an interrupt does not."""
+    from teamwright.ui.headless.client_commands import is_clear  # only for a client
+
     result: Result | None = None
     async for prompt in client.prompts():
         outlet.begin_prompt(prompt.uuid, prompt.origin)
+        if is_clear(prompt.content):
+            client.detach()
+            raise ConversationCleared(session)
         result = await client.run(session, prompt)
         if result.stop not in ("done", "cancelled") and result.limit != "turns":  # the next prompt has as many again
             break

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.models.model import NO_ANSWER, find_cause
-from teamwright.protocol.errors import ModelFailed, StorageError
+from teamwright.protocol.errors import ModelFailed, StorageError, TeamwrightError
 from teamwright.protocol.event_json import to_json
 from teamwright.protocol.events import (
     AssistantText,
@@ -43,6 +43,7 @@ from teamwright.views.run_report import CallCollector
 
 if TYPE_CHECKING:
     from teamwright.ui.headless.partial_messages import PartialMessages
+    from teamwright.ui.headless.transcript_mirror import TranscriptMirror
 
 _MAX_OPEN_TASKS = 10
 """The maximum number of open tasks listed at the end of a run."""
@@ -70,6 +71,11 @@ class RunOutput(Struct):
     expects_prompt: bool = False
     """True until the line of the client's prompt comes, which is its replay."""
     partials: PartialMessages | None = None
+    mirror: TranscriptMirror | None = None
+    cleared: str = ""
+    """The answer to the client's prompt that cleared the conversation, once a new one begins."""
+    is_opened: bool = False
+    """True once the session is open: its result line has every failure from then on."""
     is_answered: bool = False
     """True after the answer to the last prompt was written."""
     open_plan: str = ""
@@ -112,6 +118,8 @@ class RunOutput(Struct):
                 body = self._replay(body)
             if body is not None:
                 self.json_line(body)
+            if self.mirror is not None:
+                self.mirror.note_event(event)
         if isinstance(event, RequestOpened):
             self.note(_request_lines(event, self.root))
         elif (self.progress or _is_always_shown(event)) and (line := event_line(event)) is not None:
@@ -124,6 +132,13 @@ class RunOutput(Struct):
         self.origin = origin
         self.expects_prompt = self.replays_prompts
 
+    def begin_conversation(self, cleared: str) -> None:
+        """Tell the client that the conversation of the session `cleared` ends. Its lines are those of the next one."""
+        ids = {"new_conversation_id": str(uuid.uuid4()), "uuid": str(uuid.uuid4()), "session_id": cleared}
+        self.json_line({"type": "conversation_reset", **ids})
+        self.cleared = f"The conversation is empty now. The one before is session {cleared}."
+        self.usage_by_model = {}
+
     def _replay(self, body: dict[str, Any]) -> dict[str, Any] | None:
         """Return the line of the client's prompt as its replay; None for the lead's other input, such as mail."""
         if not self.expects_prompt:
@@ -135,6 +150,8 @@ class RunOutput(Struct):
     def write_answer(self, result: Result) -> None:
         """Write the answer to a prompt, in the format of the flags."""
         self.is_answered = True
+        if self.mirror is not None:  # a client's store is up to date when the result arrives
+            self.mirror.send_rest()
         if self.format != "text":
             body = result_object(result, self.usage_by_model)
             self.json_line({**body, **_prompt_fields(self.prompt_uuid, self.origin)})
@@ -315,6 +332,24 @@ def result_object(result: Result, usage_by_model: Mapping[str, Usage] | None = N
     }
 
 
+def refused_start(problem: TeamwrightError, session_id: str) -> dict[str, Any]:
+    """Return the result line of a session that could not be opened: clients show its error instead of an exit code."""
+    return {
+        "type": "result",
+        "subtype": "error_during_execution",
+        "is_error": True,
+        "duration_ms": 0,
+        "duration_api_ms": 0,
+        "num_turns": 0,
+        "session_id": session_id,
+        "total_cost_usd": 0,
+        "usage": NO_USAGE.as_json(),
+        "result": problem.what,
+        "errors": [problem.what],
+        "uuid": str(uuid.uuid4()),
+    }
+
+
 def _subtype(result: Result) -> str:
     """Return the subtype of similar programs. A service that gave no answer ends a run as `success` with `is_error`."""
     if result.ok:
@@ -440,6 +475,6 @@ def _message_object(event: AssistantText, session_id: str) -> dict[str, Any]:
         "message": message,
         "parent_tool_use_id": event.parent_call,
         "session_id": session_id,
-        "uuid": str(uuid.uuid4()),
+        "uuid": event.uuid or str(uuid.uuid4()),
     }
     return {**body} if event.member == LEAD else {**body, "agent_id": event.agent_id}

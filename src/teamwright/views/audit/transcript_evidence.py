@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from teamwright.agent.fork_origin import ForkOrigin, read_conversation
 from teamwright.agent.prompt import load_prefix
+from teamwright.agent.transcript import line_blocks
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
 from teamwright.protocol.mail import fence_protocol
@@ -89,7 +90,8 @@ class TranscriptEvidence(Struct):
         message: object = data.get("message")
         if not isinstance(message, dict):
             return
-        blocks = _blocks(cast("dict[str, Any]", message).get("content"))
+        content = cast("dict[str, Any]", message).get("content")
+        blocks = _blocks(line_blocks(raw) if isinstance(content, str) else content)
         if cast("dict[str, Any]", message).get("role") == "assistant":
             self._add_assistant_message(number, blocks)
         else:

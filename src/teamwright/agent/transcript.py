@@ -303,7 +303,10 @@ def _read_steps(history: History, later: list[bytes], path: Path) -> tuple[bool,
     while later:  # the newest is first: memory is freed line by line
         line = later.pop()
         if line.startswith(QUEUED_LINE):
-            _add_queued(line, history.queued)
+            # An unreadable line was never complete.
+            with suppress(ValueError, KeyError, TypeError):
+                body = cast("dict[str, Any]", json.loads(line))
+                history.queued[str(body["id"])] = list(body["content"])
             continue
         if line.startswith(_PREFIX):
             _apply_prefix_line(line, history, path)

@@ -211,7 +211,7 @@ class ServiceModel:
                 request.prefix,
                 items,
                 self._cache_warmup,
-                most_tokens=max(ENDLESS_TOKENS, ENDLESS_FACTOR * longest),
+                longest=longest,
                 tags=ThinkTags() if self._card.think_tags else None,
             )
             async with aclosing(self._run_attempt(attempt)) as parts:
@@ -417,18 +417,19 @@ class _Attempt:
         items: Sequence[bytes],
         cache_warmup: CacheWarmup,
         *,
-        most_tokens: int,
+        longest: int,
         tags: ThinkTags | None,
     ) -> None:
+        """Create an attempt. `longest` is the longest answer that is asked for, in tokens."""
         self.exchange = exchange
         self.items = items
         self._format = api_format
         self._prefix = prefix
         self._cache_warmup = cache_warmup
-        self._most_tokens = most_tokens
+        self._most_tokens = max(ENDLESS_TOKENS, ENDLESS_FACTOR * longest)
         self._tags = tags
         self._translator = api_format.translator()
-        self.assembly = AnswerAssembly()
+        self.assembly = AnswerAssembly(longest)
         self.trouble: ServiceError | None = None
         self.shared_pause_s: float | None = None
         self._hidden_size = 0

@@ -316,6 +316,9 @@ def _error_text(error: Exception) -> str:
 CUT_OFF_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
 """Stop reasons after which the last block may be incomplete."""
 
+_WHOLE_REASONS = frozenset({"end_turn", "tool_use"})
+"""Stop reasons of a whole answer."""
+
 MAX_COUNT = 1e9
 """The largest plausible count of tokens; larger ones are ignored."""
 
@@ -328,8 +331,10 @@ class AnswerAssembly:
 
     __slots__ = (
         "_blocks",
+        "_limit",
         "_newest",
         "_places",
+        "_stop_reason",
         "_usage",
         "events",
         "has_begun",
@@ -338,17 +343,18 @@ class AnswerAssembly:
         "is_whole",
         "model",
         "size",
-        "stop_reason",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = 0) -> None:
+        """Create an assembly. `limit` is the longest answer that was asked for, in tokens; 0: not known."""
+        self._limit = limit
         self._blocks: dict[int, _OpenBlock] = {}
         self._places: dict[int, int] = {}
         self._newest = -1
         self._usage: dict[str, Any] = {}
         self.id = ""
         self.model = ""
-        self.stop_reason = ""
+        self._stop_reason = ""
         self.is_whole = False
         self.events = 0
         """The number of events."""
@@ -363,6 +369,14 @@ class AnswerAssembly:
     def has_content(self) -> bool:
         """True once a part of the content was received."""
         return bool(self._blocks)
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the answer ended. llama.cpp calls an answer that it cut off at the limit complete on the Responses API,
+        and so does LiteLLM in front of it, on the Messages API too: the count shows that it was cut.
+        """
+        is_full = 0 < self._limit == self.usage().output_tokens
+        return "max_tokens" if is_full and self._stop_reason in _WHOLE_REASONS else self._stop_reason
 
     def add_event(self, event: dict[str, Any]) -> TextPart | ThinkingPart | UsagePart | AlivePart | None:
         """Add one event. Return the part of it that can be shown immediately, or the counts so far."""
@@ -391,7 +405,7 @@ class AnswerAssembly:
             return UsagePart(self.usage())
         if kind == "message_delta":
             delta = cast("dict[str, Any]", event.get("delta") or {})
-            self.stop_reason = str(delta.get("stop_reason") or self.stop_reason)
+            self._stop_reason = str(delta.get("stop_reason") or self._stop_reason)
             self._count(event.get("usage"))
             return UsagePart(self.usage())
         if kind == "message_stop":

@@ -45,6 +45,14 @@ async def test_a_response_of_llamacpp_whose_items_have_no_number_is_its_text(ask
     assert (reply.usage.input_tokens, reply.usage.cache_read, reply.usage.output_tokens) == (28, 5, 12)
 
 
+@pytest.mark.parametrize(("limit", "stop"), [(11, "end_turn"), (12, "max_tokens"), (13, "end_turn")])
+async def test_an_answer_as_long_as_its_limit_was_cut_off_whatever_the_server_calls_it(speaking, limit, stop):
+    script = [recording("llamacpp-b11434-responses-text.sse")]
+    async with LoopbackModel(script) as server, speaking("openai-responses", server.url) as caller:
+        reply = (await caller.ask(max_tokens=limit)).last
+    assert (reply.usage.output_tokens, reply.stop_reason) == (12, stop)
+
+
 async def test_a_response_of_llamacpp_that_breaks_off_keeps_its_text(ask, quick):
     recorded = recording("llamacpp-b11549-responses.sse")
     failure, server = await ask("openai-responses", recorded, settings=quick(retries=0))

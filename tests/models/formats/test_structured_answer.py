@@ -97,3 +97,14 @@ async def test_words_are_the_last_way_for_a_service_that_refuses_the_bound(run, 
 async def test_a_service_that_ignores_the_bound_is_read_all_the_same(run, api):
     result, server = await run(api, ["Three.", '{"count": 3}'])
     assert (result.exit_code, result.output, len(server.bodies)) == (0, {"count": 3}, 2)
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+async def test_a_server_of_the_user_gets_the_bound_on_the_responses_wire_as_llamacpp_reads_it_too(speaking, is_local):
+    schema = {"type": "object", "properties": {}}
+    output = {"format": {"type": "json_schema", "schema": schema}}
+    async with LoopbackModel(["{}"]) as server, speaking("openai-responses", server.url, is_local=is_local) as caller:
+        await caller.ask(output_config=output)
+    [body] = server.bodies
+    assert body["text"]["format"]["schema"] == schema
+    assert ("response_format" in body) == is_local

@@ -84,7 +84,11 @@ class OpenAiResponses:
         if reasoning := {**head.thinking, **({"effort": head.effort} if head.effort else {})}:
             fields["reasoning"] = reasoning
         if head.answer_schema:
-            fields["text"] = {"format": {"type": "json_schema", **answer_format(head.answer_schema)}}
+            schema = answer_format(head.answer_schema)
+            fields["text"] = {"format": {"type": "json_schema", **schema}}
+            if self._endpoint.is_local:
+                # llama.cpp does not read `text` here, but the field of Chat Completions (b11549).
+                fields["response_format"] = {"type": "json_schema", "json_schema": schema}
         fields |= head.sampling
         return encode(fields)[:-1] + b',"input":['
 

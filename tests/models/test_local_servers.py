@@ -175,8 +175,8 @@ async def test_the_first_new_try_is_told_with_what_the_server_said():
         request = Request(build_prefix(model.card, quick(), [], []), [user()], "ada")
         reasons = [part.reason async for part in model.stream(request) if isinstance(part, Retrying)]
     assert reasons == [
-        "ollama refused the request (HTTP 500): model requires more memory",
-        "ollama refused the request (HTTP 500)",
+        "ollama could not answer (HTTP 500): model requires more memory",
+        "ollama could not answer (HTTP 500)",
     ]
 
 

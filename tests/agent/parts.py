@@ -77,6 +77,9 @@ class Free:
     async def admit(self, calls: int) -> int:
         return calls
 
+    def beside(self) -> "Free":
+        return self
+
 
 class EchoInput(ToolInput):
     text: str = Field(description="What to say.")

@@ -67,6 +67,7 @@ LOGGED = [
     events.Reloaded(member="team-lead", at=1.5, changed=("skills: + notes",), members=("ann",)),
     events.Progress(member="ann", at=1.5, doing="tool", what="Bash make", since=0.25, stalled=True),
     events.TeamChanged(member="team-lead", at=1.5, team="Crew", directory="crew", change="created"),
+    events.SideCallEnded(member="ann", at=1.5, purpose="side question", question="q", text="t", by="user", detail="d"),
     events.SessionOpened(member="team-lead", at=1.5, pid=7, session="s"),
     events.RequestOpened(
         member="ann", at=1.5, request="r", kind="permission", tool="Bash", what="rm", input={"a": 1}, options=("y", "n")
@@ -115,7 +116,7 @@ def test_a_log_of_version_1_is_read():
     *lines, last = [json.loads(line) for line in (GOLDEN / "events_v1.jsonl").read_text().splitlines()]
     assert {line["v"] for line in lines} == {1}
     read = {event.KIND: event for event in map(from_json, lines)}
-    later = {"integration_changed"}
+    later = {"integration_changed", "side_call_ended"}
     kinds = {event.KIND for event in LOGGED} - later
     assert set(read) == kinds and len({line["type"] for line in lines}) == len(kinds)
     call = read["model_call_ended"]

@@ -38,6 +38,7 @@ from teamwright import (
     SandboxRefused,
     Sent,
     SessionOpened,
+    SideCallEnded,
     SubagentChanged,
     Task,
     TaskChanged,
@@ -181,7 +182,7 @@ def shows(event: TeamEvent) -> object:
             return event.request
         case ToolCalled() | ToolStarted() | MessageSent():
             return event.summary
-        case TextDelta() | ThinkingDelta() | Notice() | RunEnded() | TurnEnded():
+        case TextDelta() | ThinkingDelta() | Notice() | RunEnded() | TurnEnded() | SideCallEnded():
             return event.text
         case MessageDelivered():
             return event.message_ids

@@ -24,8 +24,8 @@ from teamwright.agent.compaction_state import (
     prompt_room,
 )
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.model_call import SideAnswer, ask_aside
 from teamwright.agent.prompt import restated_session_note, without_session_notes
+from teamwright.agent.side_call import SideAnswer, ask_aside
 from teamwright.agent.transcript import USER_MESSAGE, without_thinking
 from teamwright.hooks import payload
 from teamwright.hooks.hook_index import POST_COMPACT, PRE_COMPACT

@@ -52,6 +52,7 @@ PAUSE_TURN = "pause_turn"
 """The `stop_reason` of an answer that the model continues when it is called again."""
 INTERRUPTED_RESULT = "The call was interrupted before it ended; what it did until then stays done."
 NEVER_RAN_RESULT = "The turn was interrupted before this call ran: nothing of it was done."
+RUNNING_RESULT = "This call still runs: it has no result yet."
 CALLERS_RESULT = "The result of this call went to the agent that made it."
 """The result, in a fork, of every call of the answer that started it. It is the same for all forks."""
 
@@ -180,6 +181,21 @@ class Conversation(Struct):
         conversation._folded_answers = -count_answers(self.items)
         conversation._append(encode(header))
         return conversation
+
+    def copy_for_side_call(self) -> Conversation:
+        """Return a closed copy in memory for a request beside the agent's work.
+
+        It begins with the messages of the agent's last request. Calls without a result have one that says that they
+        run.
+        """
+        copy = Conversation(self.path, self.prefix, self.header, list(self.items))
+        waiting = CALLERS_RESULT if self.is_unstarted_fork else RUNNING_RESULT
+        calls = tool_calls(self.last_content()) if self.is_unstarted_fork else self.unanswered_calls()
+        if calls:
+            results = [tool_result_block(call.id, waiting) for call in calls]
+            copy.items.append(encode({"role": "user", "content": results}))
+        copy._closed = True
+        return copy
 
     def interrupt(self) -> None:
         """Record that the user interrupted the turn: no answer is owed until the next message, also after a kill.

@@ -8,11 +8,9 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from typing import TypeAlias
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
@@ -28,7 +26,6 @@ from teamwright.models.model import (
     Failure,
     ModelCard,
     Part,
-    Prefix,
     Reply,
     Request,
     Retrying,
@@ -42,7 +39,7 @@ from teamwright.models.request_prefix import tool_names, without_tools
 from teamwright.models.token_estimate import answer_tokens, fill_usage, text_size, written_tokens
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import Notice, TextDelta, ThinkingDelta
-from teamwright.protocol.messages import Block, encode, message_text, text_block, tool_calls
+from teamwright.protocol.messages import Block, message_text, text_block, tool_calls
 from teamwright.protocol.usage import NO_USAGE, Usage
 
 INTERRUPTED_NOTE = (
@@ -179,7 +176,7 @@ def keep_partial_answer(agent: Agent, request: Request, partial: PartialAnswer) 
         if not agent.conversation.is_closed:
             with suppress(StorageError):
                 _store(agent, cut)
-    agent.report_model_call(cut, 0, task, aside=INTERRUPTED if request.aside else "")
+    agent.report_model_call(cut, 0, task, aside=request.purpose)
 
 
 def _store(agent: Agent, cut: Reply, note_of_words: str = INTERRUPTED_NOTE) -> None:
@@ -228,51 +225,6 @@ def answer_failure(answer: Reply, card: ModelCard) -> Failure:
         looked_at=(("end", str(answer.end)), *([("request", answer.request_id)] if answer.request_id else [])),
         do=(row.do,),
     )
-
-
-class SideAnswer(Struct, frozen=True):
-    """The answer to a question besides the agent's work. `failure` says why there is none; `refusal` is a budget's."""
-
-    content: Sequence[Block] = ()
-    usage: Usage = field(default_factory=Usage)
-    failure: Failure | None = None
-    refusal: BudgetRefusal | None = None
-
-    @property
-    def text(self) -> str:
-        """The text of the answer. Its calls do not run."""
-        return message_text(self.content).strip()
-
-
-async def ask_aside(
-    agent: Agent,
-    directive: str,
-    purpose: str,
-    items: Sequence[bytes] | None = None,
-    *,
-    prefix: Prefix | None = None,
-) -> SideAnswer:
-    """Return one answer to the directive after the agent's conversation, in which every call must have a result.
-
-    `purpose` is its name in events and budgets. `items` replace the conversation's messages when it no longer fits,
-    `prefix` the agent's. A cancel closes the connection and changes nothing.
-    """
-    history = agent.conversation.items if items is None else items
-    last = encode({"role": "user", "content": [text_block(directive)]})
-    request = Request(prefix or agent.prefix, (*history, last), agent.name, aside=True)
-    answer, task = await send_request(agent, request)
-    match answer:
-        case Reply():
-            agent.report_model_call(answer, 0, task, aside=purpose)
-            usage = answer.usage + answer.failed_usage
-            row = ENDS[answer.end]
-            if row.is_failure and not row.retries:  # refused, filtered or unknown: the text is not an answer
-                return SideAnswer(usage=usage, failure=answer_failure(answer, agent.model.card))
-            return SideAnswer(answer.content, usage)
-        case Failure():
-            return SideAnswer(usage=answer.failed_usage, failure=answer)
-        case _:
-            return SideAnswer(refusal=answer)
 
 
 CallOutcome: TypeAlias = Reply | Failure | BudgetRefusal

@@ -77,9 +77,7 @@ class RefusedToolSearch:
         }
         refused = False
         used = NO_USAGE
-        async with aclosing(
-            agent.model.stream(Request(Prefix.build(fields), [_HELLO], agent.name, aside=True))
-        ) as parts:
+        async with aclosing(agent.model.stream(Request(Prefix.build(fields), [_HELLO], agent.name, "tools"))) as parts:
             async for part in parts:
                 if isinstance(part, Reply):
                     reply = with_price(card, part)

@@ -52,6 +52,7 @@ from teamwright.protocol.program_log import LOGGER
 from teamwright.protocol.usage import NO_CAPS, Budget, Usage
 from teamwright.session.agents.models import ModelChange
 from teamwright.session.control.agent_actions import (
+    ask_agent,
     clear_lead,
     compact_agent,
     context_view,
@@ -567,6 +568,18 @@ class Team(Generic[OutputT]):
         to = require_text(A_NAME, to)
         text = require_text("a message", text)
         return await send_text(session.team, USER, to, text, require_text("a summary", summary))
+
+    async def ask(self, question: str, name: str = "lead") -> str:
+        """Ask the lead, or a member, a question in passing and return its answer, also while it works.
+
+        It answers from what it knows, without tools, and remembers neither the question nor the answer. The call costs
+        a read of its cached conversation and the answer; `/cost` has it as `side question`. Raises UsageError for an
+        empty question, UnknownMember, LimitExceeded when a cap is spent, and TeamRefused when the model gives no
+        answer.
+        """
+        return await ask_agent(
+            self.session, require_text("a question", question), require_text(A_NAME, name), "program"
+        )
 
     async def compact(self, name: str = "lead", keep: str = "") -> CompactResult:
         """Replace the conversation of the lead, or of a member, by a summary; `keep` says what the summary must

@@ -259,14 +259,14 @@ class BudgetTracker:
         caller: str = "",
         task: str = "",
         failed: bool = False,
-        is_beside: bool = False,
+        purpose: str = "",
     ) -> None:
         """Add an agent's usage. With `failed` it is the usage of failed attempts of the call.
 
-        `is_beside`: the call was beside the agent's conversation, whose size stays as it is.
+        A call with a `purpose` is beside the agent's conversation, whose size stays as it is.
         """
-        self.books.add_call(agent, usage, model, caller=caller, task=task, failed=failed)
-        if failed or is_beside:
+        self.books.add_call(agent, usage, model, caller=caller, task=task, failed=failed, purpose=purpose)
+        if failed or purpose:
             return
         self.context[agent] = max(usage.tokens, 0)
 

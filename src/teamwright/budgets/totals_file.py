@@ -24,7 +24,7 @@ from teamwright.storage.event_log import last_number
 from teamwright.storage.files import write_atomic
 
 NAME = "cost.json"
-VERSION = 2
+VERSION = 3
 
 _SUMS = ("total", "untasked", "failed")
 _USAGES = ("usage", "incarnation_usage", "failed")
@@ -54,6 +54,7 @@ class SavedTotals(Struct):
             **{name: usage_to_json(getattr(books, name)) for name in _SUMS},
             "agents": {name: _account_to_json(one) for name, one in books.agents.items()},
             "models": {name: usage_to_json(one) for name, one in books.models.items()},
+            "purposes": {name: usage_to_json(one) for name, one in books.purposes.items()},
             "tasks": [[*key, usage_to_json(one)] for key, one in books.tasks.items()],
             "subjects": [[*key, subject] for key, subject in self.subjects.items()],
         }
@@ -68,6 +69,7 @@ class SavedTotals(Struct):
             agents={name: _account_from_json(one) for name, one in data["agents"].items()},
             tasks={(directory, id): usage_from_json(one) for directory, id, one in data["tasks"]},
             models={name: usage_from_json(one) for name, one in data["models"].items()},
+            purposes={name: usage_from_json(one) for name, one in data["purposes"].items()},
             list=str(data["list"]),
         )
         subjects = {(str(directory), str(id)): str(subject) for directory, id, subject in data["subjects"]}

@@ -52,8 +52,7 @@ _ANSWER = b'{"role":"assistant"'
 class AgentMeter:
     """The meter of one agent (the port of `models`). `caller` is the meter of the agent that started a sub-agent.
 
-    `own` is the agent's scope. `bounded`: the caps of the agent's task apply to it. `is_beside`: its calls do not
-    belong to the agent's conversation, whose size they leave as it is.
+    `own` is the agent's scope. `bounded`: the caps of the agent's task apply to it.
     """
 
     def __init__(
@@ -64,17 +63,16 @@ class AgentMeter:
         caller: AgentMeter | None = None,
         *,
         bounded: bool = True,
-        is_beside: bool = False,
     ) -> None:
         self.budget_tracker = budget_tracker
         self.agent = agent
         self.caller = caller
         self.bounded = bounded
-        self._is_beside = is_beside
         self.own = own
         self._hold: Reservation | None = None
         self._sent: tuple[ModelCard, int] | None = None
         self._task = ""
+        self._purpose = ""
         self._sent_items = 0
         self._known = 0
         self._context = 0
@@ -86,6 +84,7 @@ class AgentMeter:
 
     async def reserve(self, request: Request, card: ModelCard) -> BudgetRefusal | None:
         self._task = self._task_now()
+        self._purpose = request.purpose
         self._sent_items = len(request.items)
         scopes = self._scopes()
         capped = self.budget_tracker.estimates or any(scope.budget for scope in scopes)
@@ -114,17 +113,18 @@ class AgentMeter:
         if reply is None:
             return self._task if lost.requests else ""
         usage = reply.usage
-        self._known = self._sent_items
-        self._context = usage.tokens
-        self._cached = usage.prompt_tokens if usage.cache_read or usage.cache_write else 0
-        self._at = monotonic()
+        if not self._purpose:
+            self._known = self._sent_items
+            self._context = usage.tokens
+            self._cached = usage.prompt_tokens if usage.cache_read or usage.cache_write else 0
+            self._at = monotonic()
         self._book(usage, reply.model)
         return self._task
 
     def _book(self, usage: Usage, model: str, *, failed: bool = False) -> None:
         caller = self.caller.agent if self.caller is not None else ""
         self.budget_tracker.add_usage(
-            self.agent, usage, model, caller=caller, task=self._task, failed=failed, is_beside=self._is_beside
+            self.agent, usage, model, caller=caller, task=self._task, failed=failed, purpose=self._purpose
         )
 
     @property
@@ -137,6 +137,12 @@ class AgentMeter:
         account.tool_calls += admitted
         account.incarnation_calls += admitted
         return admitted
+
+    def beside(self) -> AgentMeter:
+        meter = AgentMeter(self.budget_tracker, self.agent, self.own, self.caller, bounded=self.bounded)
+        meter._known, meter._context = self._known, self._context
+        meter._cached, meter._at = self._cached, self._at
+        return meter
 
     def _counted(self, reply: Reply) -> Usage:
         """Return the usage that counts for caps: the service's figures, or estimates by bytes where it has none."""
@@ -244,16 +250,15 @@ async def ask_beside(
     request: Request,
     budget_tracker: BudgetTracker,
     emit: Emit,
-    purpose: str,
     priced: Callable[[Reply], Reply] | None = None,
 ) -> Reply:
     """Return the answer to a request beside the conversation of its agent, booked for that agent.
 
-    `emit` writes the usage to the event log, so that later processes and `cost` know it, with `purpose` as `aside`.
+    `emit` writes the usage to the event log, so that later processes and `cost` know it, with the request's purpose.
     `priced` adds costs that the usage of an answer lacks. Raises LimitExceeded when a cap is spent, TeamRefused
     (`model-failed`) when the model fails.
     """
-    meter = AgentMeter(budget_tracker, request.agent_name, bounded=False, is_beside=True)
+    meter = AgentMeter(budget_tracker, request.agent_name, bounded=False)
     refusal = await meter.reserve(request, model.card)
     if refusal is not None:
         raise LimitExceeded("limit", refusal.reason or f"the cap on {refusal.limit} is spent", note="nothing was sent")
@@ -266,7 +271,7 @@ async def ask_beside(
                 answer = part
     finally:
         task = meter.settle(answer)
-        for event in _usage_events(request.agent_name, answer, model.card.wire, task, purpose):
+        for event in _usage_events(request.agent_name, answer, model.card.wire, task, request.purpose):
             emit(event)
     if isinstance(answer, Reply):
         return answer

@@ -50,6 +50,8 @@ class UsageTotals(Struct):
     agents: dict[str, Account] = field(default_factory=dict[str, Account])
     tasks: dict[TaskKey, Usage] = field(default_factory=dict[TaskKey, Usage])
     models: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    purposes: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    """The part of calls beside the agents' work, by purpose: `compaction`, `hook`, `side question` …"""
     list: str = ""
 
     @classmethod
@@ -66,8 +68,15 @@ class UsageTotals(Struct):
             case ModelCallEnded():
                 failed = event.aside == FAILED_ATTEMPTS
                 who = event.member
-                used = event.usage
-                self.add_call(who, used, event.model, caller=event.caller, task=event.task, failed=failed)
+                self.add_call(
+                    who,
+                    event.usage,
+                    event.model,
+                    caller=event.caller,
+                    task=event.task,
+                    failed=failed,
+                    purpose=event.aside,
+                )
                 if event.tools:
                     self._add_tool_calls(self.account(who), event.tools)
             case TeamChanged(change=change, directory=directory):
@@ -92,8 +101,12 @@ class UsageTotals(Struct):
         caller: str = "",
         task: str = "",
         failed: bool = False,
+        purpose: str = "",
     ) -> None:
-        """Add one model call and the tool calls of its answer. With `failed` it is the usage of failed attempts."""
+        """Add one model call and the tool calls of its answer. With `failed` it is the usage of failed attempts.
+
+        `purpose` names a call beside the agent's work.
+        """
         if failed and not usage.requests:
             return  # a call that failed without any usage
         account = self.account(agent, caller)
@@ -104,6 +117,8 @@ class UsageTotals(Struct):
             self.failed += usage
         else:
             account.model_calls += 1
+            if purpose:
+                self.purposes[purpose] = self.purposes.get(purpose, NO_USAGE) + usage
         for above in self._callers(account):
             above.incarnation_usage += usage
         self.total += usage

@@ -16,10 +16,11 @@ from teamwright.agent.agent import Agent
 from teamwright.agent.background_jobs import RunningCommand
 from teamwright.agent.compaction import compact_now
 from teamwright.agent.context_window import ContextView, agent_context
+from teamwright.agent.side_question import ask_side_question
 from teamwright.approvals.answer_from_outside import answer_in_process
 from teamwright.approvals.request_files import RequestDirectory, open_requests_in
 from teamwright.member_process.join_team import RunningMember
-from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.session.control.agent_actions import list_foreground, list_running, move_to_background, running_command
@@ -122,6 +123,16 @@ class OwnTerminalControl(Struct):
         waits = self.agent.compaction.turn_lock.locked()
         self._run(compact_now(self.agent, keep))
         return waits
+
+    def ask(self, question: str, show: Callable[[str], None]) -> None:
+        """Ask the member in passing, also while it works; `show` receives the answer, or why there is none."""
+        self._run(self._ask(question, show))
+
+    async def _ask(self, question: str, show: Callable[[str], None]) -> None:
+        try:
+            show(await ask_side_question(self.agent, question, USER))
+        except TeamwrightError as problem:
+            show(problem.render())
 
     def foreground(self) -> list[str]:
         """Return what the member and its sub-agents wait for, a line each with its name first."""

@@ -72,14 +72,19 @@ class Prefix(Struct, frozen=True):
 class Request(Struct, frozen=True):
     """One model call. `items` are the messages, each encoded as one JSON object (`messages.encode`), oldest first.
 
-    `agent_name` is the name of the agent that asks, for scripts, logs and error texts; it is never sent. `aside`: the
-    call is no step of the conversation, and readers of the conversation skip it.
+    `agent_name` is the name of the agent that asks, for scripts, logs and error texts; it is never sent. `purpose` is
+    the purpose of a call that is no step of the conversation (`compaction`, `hook` …), and empty for the agent's work.
     """
 
     prefix: Prefix
     items: Sequence[bytes]
     agent_name: str = ""
-    aside: bool = False
+    purpose: str = ""
+
+    @property
+    def aside(self) -> bool:
+        """True for a call that is no step of the conversation; readers of the conversation skip it."""
+        return bool(self.purpose)
 
 
 class TextPart(Struct, frozen=True):
@@ -477,6 +482,10 @@ class Meter(Protocol):
 
     async def admit(self, calls: int) -> int:
         """Return how many of so many tool calls may run. They count from now on."""
+        ...
+
+    def beside(self) -> Meter:
+        """Return a meter for a call at the same time as the agent's own, which is charged to the same caps."""
         ...
 
 

@@ -7,10 +7,12 @@ Sets the cache breakpoints of the prefix (the last system block and the last too
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.models.effort import Effort, prefix_effort, supported_effort
 from teamwright.models.model import ModelCard, Prefix
@@ -27,6 +29,10 @@ SMALL_WINDOW = 16_384
 """Tokens of a window below which an eighth of it, not a quarter, is reserved for an answer: the tools need most of
 it.
 """
+
+
+_MAX_TOKENS = re.compile(rb'"max_tokens":([0-9]+)')
+_THINKING_BUDGET = re.compile(rb'"thinking":\{[^{}]*"budget_tokens":([0-9]+)')
 
 
 class SharedPrefix(Struct, frozen=True):
@@ -121,6 +127,17 @@ def without_tools(prefix: Prefix, names: Collection[str]) -> Prefix:
     if not left:
         fields = {name: value for name, value in fields.items() if name not in ("tools", "tool_choice")}
     return Prefix.build(fields, prefix.betas)
+
+
+def with_answer_limit(prefix: Prefix, tokens: int) -> Prefix:
+    """Return the same prefix for answers of at most so many tokens, besides a budget of thinking.
+
+    System prompt and tools are the same bytes, so a service finds them in its cache.
+    """
+    budgets = _THINKING_BUDGET.findall(prefix.end or prefix.start)
+    most = tokens + (int(budgets[-1]) if budgets else 0)
+    start = _MAX_TOKENS.sub(lambda found: b'"max_tokens":%d' % min(int(found[1]), most), prefix.start, count=1)
+    return replace(prefix, start=start)
 
 
 def tool_names(prefix: Prefix) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from teamwright.protocol.events import (
     RunEnded,
     SandboxRefused,
     SessionOpened,
+    SideCallEnded,
     SubagentChanged,
     TaskChanged,
     TaskInfo,
@@ -56,6 +57,7 @@ _LOGGED: dict[str, type[TeamEvent]] = {
     for cls in (
         ToolCalled,
         ModelCallEnded,
+        SideCallEnded,
         TurnEnded,
         MessageSent,
         MessageDelivered,

@@ -58,11 +58,11 @@ class ModelCallEnded(BaseEvent, frozen=True, kw_only=True):
 
     `caller` started the sub-agent that received the answer. `task` is the task that the agent worked on, to which the
     usage is charged; both may be empty. `aside` names a call outside the agent's work (`compaction`, `hook`, `sampling`
-    for an MCP server, `search`), or is `failed` for failed attempts; neither is a model call of a turn. `counted` is
-    `estimated` for an answer that ended before the service had counted all of it. `seconds` is the time from the
-    request to the last part of the answer, its retries included, `first_part_s` the time to the first part of its
-    content (0: none came). `end` is how the answer ended (`models.model`), `request_id` the service's id of the
-    request. `error` is the slug of the failure that ended the call.
+    for an MCP server, `search`, `side question`), or is `failed` for failed attempts; neither is a model call of a
+    turn. `counted` is `estimated` for an answer that ended before the service had counted all of it. `seconds` is the
+    time from the request to the last part of the answer, its retries included, `first_part_s` the time to the first
+    part of its content (0: none came). `end` is how the answer ended (`models.model`), `request_id` the service's id of
+    the request. `error` is the slug of the failure that ended the call.
     """
 
     KIND = "model_call_ended"
@@ -83,6 +83,21 @@ class ModelCallEnded(BaseEvent, frozen=True, kw_only=True):
         """Return the event as an object that JSON can hold, without empty fields; the keys are those of the log."""
         out = BaseEvent.as_json(self) | {"usage": self.usage.as_priced_json()}
         return {name: value for name, value in out.items() if value or name not in _LEFT_OUT_IF_EMPTY}
+
+
+class SideCallEnded(BaseEvent, frozen=True, kw_only=True):
+    """A call beside the work of `member` ended, which its conversation does not contain: `text` is the answer.
+
+    `purpose` is what it was for (`side question` …) and `question` what was asked; `by` is who asked. `detail` says why
+    there is no text. The usage is in `model_call_ended` with the same purpose as `aside`.
+    """
+
+    KIND = "side_call_ended"
+    purpose: str
+    question: str = ""
+    text: str = ""
+    by: str = ""
+    detail: str = ""
 
 
 class TurnEnded(BaseEvent, frozen=True, kw_only=True):
@@ -469,6 +484,7 @@ TeamEvent: TypeAlias = (
     | AssistantText
     | ToolCalled
     | ModelCallEnded
+    | SideCallEnded
     | TurnEnded
     | MessageSent
     | MessageDelivered

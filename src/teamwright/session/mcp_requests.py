@@ -212,9 +212,9 @@ class ServerRequests:
         fields = request_fields(model.card, terms.settings, [text_block(system)] if system else [], [])
         prefix = Prefix.build({**fields, "max_tokens": min(tokens, int(fields["max_tokens"]))}, terms.settings.betas)
         items = tuple(encode({"role": role, "content": [text_block(text)]}) for role, text in messages)
-        request = Request(prefix, items, LEAD, aside=True)
+        request = Request(prefix, items, LEAD, "sampling")
         try:
-            return await ask_beside(model, request, terms.budget_tracker, terms.emit, "sampling")
+            return await ask_beside(model, request, terms.budget_tracker, terms.emit)
         except TeamwrightError as problem:
             raise McpRequestError(REFUSED, problem.what) from None
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.model_call import ask_aside
+from teamwright.agent.side_call import ask_aside
 from teamwright.models.model import Reply
 from teamwright.models.structured_answer import structured_prefix, structured_text
 from teamwright.protocol.errors import ModelFailed, TeamwrightError

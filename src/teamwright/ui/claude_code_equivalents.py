@@ -166,7 +166,7 @@ SUBCOMMANDS: tuple[EquivalentRow, ...] = (
 """The commands after the program's name."""
 
 COMMANDS: tuple[EquivalentRow, ...] = (
-    *_same("/agents /clear /compact /config /context /cost /diff /doctor /exit /help /init /model /permissions"),
+    *_same("/agents /btw /clear /compact /config /context /cost /diff /doctor /exit /help /init /model /permissions"),
     *_same("/plan /resume /review /skills /status /tasks /usage /rewind /memory /hooks /mcp /add-dir /export"),
     EquivalentRow("/bashes", "different", "/members", "The list of members contains running commands."),
     EquivalentRow("/branch", "different", "/fork", "It makes a second session and stays in this one."),
@@ -180,7 +180,6 @@ COMMANDS: tuple[EquivalentRow, ...] = (
         "there is no cloud service behind this program; all of it runs on your machine",
     ),
     *_absent("/batch /workflows", "", "ask the lead for a team: it splits the work into tasks for members"),
-    EquivalentRow("/btw", "absent", "", "your words reach the lead also while it works; it answers at its next step"),
     *_absent(
         "/bug /feedback /heapdump", "", "`teamwright doctor --bundle` writes a report without secrets for an issue"
     ),

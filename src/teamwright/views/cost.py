@@ -1,6 +1,6 @@
 """The cost of a team or session by member with its sub-agents, by task and by model, from a log or a running session.
 
-Each of the three lists contains every token once. Depends on logs and usage totals.
+Each of the first three lists contains every token once. Depends on logs and usage totals.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ class CostView(Struct, frozen=True):
     members: tuple[CostRow, ...] = ()
     tasks: tuple[CostRow, ...] = ()
     models: tuple[CostRow, ...] = ()
+    beside: tuple[CostRow, ...] = ()
+    """The part for calls beside the agents' work, by purpose: compaction, hook, side question …"""
 
     @property
     def empty(self) -> bool:
@@ -113,6 +115,7 @@ def cost_of_totals(books: UsageTotals, subjects: Mapping[TaskKey, str], log: Log
         members=tuple(_member(name, spent) for name in names),
         tasks=(*tasks, *rest),
         models=tuple(_line(model, usage) for model, usage in books.models.items()),
+        beside=tuple(_line(purpose, usage, (usage.requests, 0)) for purpose, usage in books.purposes.items()),
     )
 
 

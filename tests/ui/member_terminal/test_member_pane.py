@@ -85,7 +85,8 @@ async def test_commands_show_one_member_and_change_its_mode_under_the_rules_of_t
         for line, *seen in (
             ("/help", "/compact KEEP", "Esc, Ctrl-C"),
             ("/context", "system prompt", "tools", "free"),
-            ("/cost", "ann", "all"),
+            ("/btw how far are you?", "Done."),
+            ("/cost", "ann", "side question", "all"),
             ("/tasks", "no tasks"),
             ("/quit", "there is no /quit at a member's terminal"),
             ("# a note", "nothing was sent"),

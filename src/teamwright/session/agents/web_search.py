@@ -79,9 +79,9 @@ class SessionSearch(Struct):
     async def _ask_service(self, model: Model, call: WebSearchInput, member: str) -> str:
         prompt = f"Search the web for: {call.query}\n\nReport what the pages say, with facts, dates and numbers."
         message = encode({"role": "user", "content": [text_block(prompt)]})
-        request = Request(_prefix(model, call), (message,), member, aside=True)
+        request = Request(_prefix(model, call), (message,), member, "search")
         try:
-            answer = await ask_beside(model, request, self.budget_tracker, self.emit, "search", _with_search_price)
+            answer = await ask_beside(model, request, self.budget_tracker, self.emit, _with_search_price)
         except TeamRefused as problem:
             what = f"the search failed: {problem.what}"
             raise TeamRefused("model-failed", what, note="nothing was found") from None

@@ -20,6 +20,7 @@ from teamwright.agent.background_jobs import Job, RunningCommand
 from teamwright.agent.compaction import compact_now
 from teamwright.agent.compaction_state import CompactResult
 from teamwright.agent.context_window import ContextView, agent_context
+from teamwright.agent.side_question import ask_side_question
 from teamwright.models.model import Failure, Model
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
@@ -45,6 +46,7 @@ Arguments = Mapping[str, Any]
 
 NOTHING = "nothing was changed"
 BY_USER = "stopped by the user"
+BY_PERSON = "user"
 
 
 async def context_view(session: Session, name: str = "") -> ContextView:
@@ -103,6 +105,20 @@ async def _start_compaction(agent: Agent | ProcessTeammateBase, keep: str) -> Co
 async def clear_lead(session: Session) -> CompactResult:
     """Clear the lead's conversation; members and all files stay. Raises TeamRefused in a turn."""
     return await session.lead.clear()
+
+
+# ── side questions ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def ask_agent(session: Session, question: str, name: str = "", by: str = BY_PERSON) -> str:
+    """Ask the lead or a member a question in passing, also while it works, and return the answer.
+
+    Raises UnknownMember, and as `ask_side_question`.
+    """
+    agent = find_live_agent(session.lead, session.team, name, "nothing was asked")
+    if isinstance(agent, ProcessTeammateBase):
+        return await ASK.perform_at(agent, question=question, by=by)
+    return await ask_side_question(agent, question, by)
 
 
 # ── another model ────────────────────────────────────────────────────────────────────────────────────────────
@@ -336,6 +352,10 @@ async def _stop(here: ActionContext, arguments: Arguments) -> str | None:
     return None if found is None or found.state != "running" else await stop_running(here.agent_factory, found)
 
 
+async def _ask(here: ActionContext, arguments: Arguments) -> str:
+    return await ask_side_question(here.agent, str(arguments["question"]), str(arguments["by"]))
+
+
 async def _allow(here: ActionContext, arguments: Arguments) -> Budget:
     holds = here.agent_factory.budget_tracker.set_budget(here.agent.name, Budget.from_json(arguments["budget"]))
     if (teammate := here.team.find(here.agent.name)) is not None:
@@ -387,9 +407,11 @@ ALLOW = RemoteAction(
     "allow", _allow, lambda holds: {"budget": holds.as_json()}, lambda fields: Budget.from_json(fields["budget"])
 )
 """Change the caps that `budget` contains; return the resulting caps."""
+ASK = RemoteAction("ask", _ask, lambda text: {"text": text}, lambda fields: str(fields["text"]))
+"""Answer the `question` of a person, asked `by` someone, beside the work of the member."""
 
 ACTIONS: Mapping[str, RemoteAction[Any]] = {
-    act.name: act for act in (CONTEXT, COMPACT, MODEL, RELOAD, RUNNING, BACKGROUND, FOREGROUND, STOP, ALLOW)
+    act.name: act for act in (CONTEXT, COMPACT, MODEL, RELOAD, RUNNING, BACKGROUND, FOREGROUND, STOP, ALLOW, ASK)
 }
 
 

@@ -97,8 +97,8 @@ async def _ask_model(
     fields["max_tokens"] = min(MAX_ANSWER_TOKENS, int(fields["max_tokens"]))
     message = encode({"role": "user", "content": [text_block(question.filled_prompt(payload))]})
     prefix = Prefix.build(fields, settings.betas)
-    request = Request(prefix, (message,), _member(agent_factory, payload), aside=True)
-    answer = await ask_beside(model, request, agent_factory.budget_tracker, agent_factory.emit, "hook")
+    request = Request(prefix, (message,), _member(agent_factory, payload), "hook")
+    answer = await ask_beside(model, request, agent_factory.budget_tracker, agent_factory.emit)
     return message_text(answer.content)
 
 

@@ -314,7 +314,6 @@ class LeadServices(Struct):
             case ModelCallEnded():
                 budget_tracker, task = self._budget_tracker, event.task
                 failed = event.aside == FAILED_ATTEMPTS
-                is_beside = bool(event.aside)
                 budget_tracker.add_usage(
                     event.member,
                     event.usage,
@@ -322,7 +321,7 @@ class LeadServices(Struct):
                     caller=event.caller,
                     task=task,
                     failed=failed,
-                    is_beside=is_beside,
+                    purpose=event.aside,
                 )
                 budget_tracker.count_tool_calls(event.member, event.tools)
             case SubagentChanged():

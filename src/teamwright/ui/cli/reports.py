@@ -504,6 +504,10 @@ def _show_cost(view: CostView) -> None:
         say_table(("task", *_TOKEN_COLUMNS, "cost", "subject"), [_task_cost_row(line) for line in view.tasks])
     say()
     say_table(("model", *_TOKEN_COLUMNS, "cost"), [(line.name, *_usage_cells(line)) for line in view.models])
+    if view.beside:
+        say()
+        rows = [(line.name, f"{line.model_calls:,}", *_usage_cells(line)) for line in view.beside]
+        say_table(("of it for", "model calls", *_TOKEN_COLUMNS, "cost"), rows)
     if view.total.failed:
         say()
         say(_failed_text(view.total))

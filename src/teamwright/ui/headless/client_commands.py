@@ -10,7 +10,7 @@ from typing import Any
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.messages import message_text
-from teamwright.session.control.agent_actions import compact_agent
+from teamwright.session.control.agent_actions import ask_agent, compact_agent
 from teamwright.session.options import BUILT_IN_PROMPTS, parse_slash_command
 from teamwright.session.result import Result
 from teamwright.session.session import Session
@@ -22,6 +22,7 @@ _SHOWING = ("/context", "/cost", "/hooks", "/mcp", "/members", "/memory", "/skil
 """Commands of the terminal that a client can use too."""
 
 CLIENT_COMMANDS = {
+    "/btw": "Ask a question that the conversation will not contain.",
     "/clear": "Continue with an empty conversation.",
     "/compact": "Continue from a summary of the conversation.",
     "/context": "Show what fills the context window.",
@@ -70,6 +71,11 @@ async def _run_command(session: Session, called: str, words: str) -> Result | No
         done = await compact_agent(session, "", words)
         text = f"compacted: {done.before:,} tokens became {done.after:,}" if done.done else f"not compacted: {done.why}"
         return await session.result("done", text)
+    if name == "/btw":
+        first, _, question = words.partition(" ")
+        named = first.startswith("@") and len(first) > 1
+        answer = await ask_agent(session, question if named else words, first[1:] if named else "")
+        return await session.result("done", answer)
     if name in _SHOWING:
         from teamwright.ui.terminal.commands import HANDLERS  # only for a client that uses one
 

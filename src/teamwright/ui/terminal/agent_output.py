@@ -161,6 +161,15 @@ def _cut_row(row: str, columns: int) -> str:
     return row if cell_width(plain) <= columns else cut(plain, columns)
 
 
+def rendered_lines(text: str, render: RenderBlock, width: int) -> list[str]:
+    """Return the lines of a complete text of an agent for a width in columns."""
+    stream = BlockStream()
+    lines = list[str]()
+    for block in [*stream.add(text), *stream.end()]:
+        lines += [*([""] if block.gap else []), *render(block, max(width, MIN_TEXT_WIDTH))]
+    return lines
+
+
 MAX_REPORT_LINES = 12
 """The number of lines of a report that are shown; the rest is counted."""
 
@@ -191,10 +200,7 @@ class MemberReports(Struct):
         return [f"{heading} {line}"] if is_short else [heading, *self._body(event, text)]
 
     def _body(self, event: MessageSent, text: str) -> list[str]:
-        stream = BlockStream()
-        lines = list[str]()
-        for block in [*stream.add(text), *stream.end()]:
-            lines += [*([""] if block.gap else []), *self.render(block, max(self.formatter.width - 3, 20))]
+        lines = rendered_lines(text, self.render, self.formatter.width - 3)
         left = len(lines) - MAX_REPORT_LINES
         more = f"… {left} more line{'' if left == 1 else 's'}: /view {display_name(event.member)}"
         rows = [f"  {line}".rstrip() for line in lines[:MAX_REPORT_LINES]]

@@ -19,6 +19,7 @@ from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.session.control.agent_actions import (
+    ask_agent,
     clear_lead,
     context_view,
     models_in_use,
@@ -169,6 +170,8 @@ class CommandCalls(Struct):
     session: Session
     show: Callable[[Sequence[str]], None]
     on_error: Callable[[TeamwrightError], None]
+    text_lines: Callable[[str], list[str]]
+    """Return the lines of a text of an agent for the present window."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
     @property
@@ -179,6 +182,16 @@ class CommandCalls(Struct):
     def start(self, command: CustomCommand) -> None:
         """Run the command; its result is shown when it is ready."""
         self._start(call_command(self.session, command.name, command.rest), f"/{command.name}")
+
+    def ask(self, line: str) -> None:
+        """Ask the lead, or the member after `@`, a question in passing; the answer is shown when it comes."""
+        first, _, words = line.strip().partition(" ")
+        named = first.startswith("@") and len(first) > 1
+        self._start(self._ask(words if named else line, first[1:] if named else ""), "/btw")
+
+    async def _ask(self, question: str, name: str) -> str:
+        answer = await ask_agent(self.session, question, name)
+        return f"{display_name(name or LEAD)}, in passing, about: {one_line(question, 60)}\n\n{answer}"
 
     def start_prompt_with_resources(self, text: str) -> bool:
         """Send a prompt that mentions resources of MCP servers, once they are read. Return False for another prompt."""
@@ -216,7 +229,7 @@ class CommandCalls(Struct):
             self.on_error(problem)
             return
         if answer:
-            self.show([clean(line) for line in answer.split("\n")])
+            self.show(self.text_lines(answer))
         elif self.session.lead.busy:
             self.show(["  the lead reads it before its next step"])
 

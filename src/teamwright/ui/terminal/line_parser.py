@@ -37,6 +37,7 @@ COMMANDS: dict[str, str] = {
     "/mode MODE @NAME": "set the permission mode of the lead or of a member; without MODE list the modes",
     "/model NAME @NAME": "set the model of the lead or of a member; without NAME list the models in use",
     "/reload": "read instructions, skills, agents, MCP servers and permissions again",
+    "/btw @NAME QUESTION": "ask the lead or a member in passing, also while it works; it will not remember it",
     "/context @NAME": "show what fills the window of the lead or of a member, and when it is compacted",
     "/compact @NAME KEEP": "continue the lead or a member from a summary, which contains what you name",
     "/clear": "continue the lead with an empty conversation; team, members and tasks stay",

@@ -28,7 +28,13 @@ from teamwright.session.command_start import mask_secrets
 from teamwright.session.options import parse_slash_command
 from teamwright.ui.background_choice import choose_foreground, moved_lines
 from teamwright.ui.display_text import clean, cut, fold_lines, one_line, window_size
-from teamwright.ui.terminal.agent_output import AgentTextOutput, RunningOutput, block_renderer, ends_text
+from teamwright.ui.terminal.agent_output import (
+    AgentTextOutput,
+    RunningOutput,
+    block_renderer,
+    ends_text,
+    rendered_lines,
+)
 from teamwright.ui.terminal.conversation_view import received_lines
 from teamwright.ui.terminal.editor_protocol import Editor, EditorCallbacks, ReadCancelled
 from teamwright.ui.terminal.events import EventFormatter
@@ -213,6 +219,8 @@ class MemberTerminal:
             elif called[0] == "/requests":
                 questions = self.line_input.requests
                 self.show([] if questions.restore_postponed() else questions.lines(self.formatter))
+            elif called[0] == "/btw":
+                self.control.ask(called[1], self._show_answer)
             elif (run := HANDLERS.get(called[0])) is not None:
                 self._show_folded(await run(self.control, called[1]))
             else:
@@ -255,6 +263,9 @@ class MemberTerminal:
             await self.control.stop()
         else:
             self.show([f"  {name} stays"])
+
+    def _show_answer(self, text: str) -> None:
+        self.show(rendered_lines(_mask(text), self.texts.render, self._width()))
 
     def _leave_on_second_press(self) -> None:
         """Leave on the second Ctrl-D within the window. A terminal that was closed sends the second one at once."""
@@ -304,6 +315,7 @@ COMMANDS = {
     "/help": "this list",
     "/tasks": "the task list of the team, and what it runs beside its turn",
     "/requests": "what it asks you; asks again what you put off",
+    "/btw QUESTION": "ask it in passing, also while it works; it will not remember it",
     "/context": "what fills its window, and when it will be compacted",
     "/compact KEEP": "continue from a summary that keeps these points",
     "/cost": "tokens and money that it used since its process began",
@@ -311,7 +323,7 @@ COMMANDS = {
     "/bg NAME": "move what it waits for to the background; of several it lists them for your choice",
     "/stop": "end it for good; its open tasks go back to the list",
 }
-"""Commands as /help lists them. `MemberTerminal` handles `/stop` and `/requests` itself."""
+"""Commands as /help lists them. `MemberTerminal` handles `/stop`, `/btw` and `/requests` itself."""
 
 COMMAND_NAMES = tuple(usage.split()[0] for usage in COMMANDS)
 

@@ -306,6 +306,7 @@ def cost_lines(cost: CostView, caps: str = "") -> list[str]:
         lines.append(_usage_line(f"#{line.name}" if line.name else "no task", line, line.subject))
     if len(cost.models) > 1:
         lines += [_usage_line(line.name, line) for line in cost.models]
+    lines += [_usage_line(line.name, line, "of the above") for line in cost.beside]
     return [*lines, _usage_line("all", cost.total, f"caps: {caps}" if caps else "")]
 
 

@@ -31,7 +31,13 @@ from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.slash_command_call import callable_names
 from teamwright.ui.display_text import clean, fold_lines, window_size
-from teamwright.ui.terminal.agent_output import AgentTextOutput, MemberReports, RunningOutput, block_renderer
+from teamwright.ui.terminal.agent_output import (
+    AgentTextOutput,
+    MemberReports,
+    RunningOutput,
+    block_renderer,
+    rendered_lines,
+)
 from teamwright.ui.terminal.commands import CommandCalls, ScreenCommands, Shortcuts
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.editor_protocol import Editor
@@ -79,7 +85,6 @@ class SessionScreen:
         self._turn: asyncio.Task[bool] | None = None
         self._leaving = False
         self._ended_by_user = False
-        self.command_calls = CommandCalls(self.session, self.show, self._show_error)
         self.completion = SessionCompletion(session, TrackedFiles(session.agent_factory.work_directory))
         self.shortcuts = Shortcuts(self.session, self._show_folded, self._show_error)
         sender = notification_sender(session, self._mask, lambda text: self._show_folded([f"  {text}"]))
@@ -88,6 +93,7 @@ class SessionScreen:
         self.line_input = LineInput(self.formatter, self.show, requests)
         colors, markdown = self.formatter.paint.on, self.session.settings.markdown
         self.texts = AgentTextOutput(self.show, self._mask, block_renderer(env, markdown=markdown, colors=colors))
+        self.command_calls = CommandCalls(self.session, self.show, self._show_error, self._text_lines)
         self.view = ConversationView(self.session, self.formatter, self.show, self.texts)
         self.reports = MemberReports(self.formatter, self.texts.render, self._mask)
         self.commands = ScreenCommands(
@@ -363,8 +369,13 @@ class SessionScreen:
             self.next_session = await choose_rewind(self.session, line.rest, self.editor, self._show_folded)
             if self.next_session is not None:
                 raise EOFError
+        elif line.name == "/btw":
+            self.command_calls.ask(line.rest)
         else:
             await self.commands.run(line)
+
+    def _text_lines(self, text: str) -> list[str]:
+        return rendered_lines(self._mask(text), self.texts.render, window_size().columns)
 
     def _custom_command_names(self) -> list[str]:
         return callable_names(self.session)

@@ -297,6 +297,8 @@ _EDITION = re.compile(r"(?>[-@:](?:\d{4}-\d\d-\d\d|\d\d-\d{4}|\d\d-\d\d|\d{3,8}|
 
 def is_same_model(requested: str, answered: str) -> bool:
     """Return True when two ids name one model: they differ in a vendor, a region, a date or an edition around it."""
+    if requested == answered:
+        return True
     one, other = (_EDITION.sub("", _PLACES.sub("", name[:200].lower().strip("/"))) for name in (requested, answered))
     return not answered or one == other or requested.lower() == answered.lower()
 
@@ -426,15 +428,10 @@ def answer_end(stop_reason: str, content: Iterable[Block]) -> AnswerEnd:
     end = _END_BY_STOP_REASON.get(stop_reason, AnswerEnd.UNKNOWN)
     if end is not AnswerEnd.DONE and end is not AnswerEnd.TOOL_CALLS:
         return end
-    kinds = [str(block.get("type")) for block in content]
+    kinds = {block.get("type") for block in content}
     if "tool_use" in kinds:
         return AnswerEnd.TOOL_CALLS
-    return AnswerEnd.EMPTY if end is AnswerEnd.TOOL_CALLS or not has_words(kinds) else AnswerEnd.DONE
-
-
-def has_words(kinds: Iterable[str]) -> bool:
-    """Return True when these kinds of blocks contain more than thinking, so that the answer can be sent again."""
-    return not _THINKING.issuperset(kinds)
+    return AnswerEnd.EMPTY if end is AnswerEnd.TOOL_CALLS or kinds <= _THINKING else AnswerEnd.DONE
 
 
 def kept_blocks(content: Iterable[Block], end: AnswerEnd) -> list[Block]:
@@ -442,7 +439,7 @@ def kept_blocks(content: Iterable[Block], end: AnswerEnd) -> list[Block]:
     blocks."""
     runs = ENDS[end].runs_calls
     left = [block for block in content if runs or block.get("type") != "tool_use"]
-    return left if has_words(str(block.get("type")) for block in left) else []
+    return left if any(block.get("type") not in _THINKING for block in left) else []
 
 
 NOT_CONTINUED = "not-continued"

@@ -16,14 +16,6 @@ from msgspec import Struct
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import did_you_mean
 
-_NAMES = {
-    "input_tokens": "input_tokens",
-    "cache_write": "cache_creation_input_tokens",
-    "cache_read": "cache_read_input_tokens",
-    "output_tokens": "output_tokens",
-}
-"""The ecosystem's names of the counts of one request."""
-
 
 class Usage(Struct, frozen=True):
     """Tokens and money of one or many requests.
@@ -70,7 +62,12 @@ class Usage(Struct, frozen=True):
 
     def as_json(self) -> dict[str, int]:
         """Return the four counts under the ecosystem's names."""
-        return {key: getattr(self, name) for name, key in _NAMES.items()}
+        return {
+            "input_tokens": self.input_tokens,
+            "cache_creation_input_tokens": self.cache_write,
+            "cache_read_input_tokens": self.cache_read,
+            "output_tokens": self.output_tokens,
+        }
 
     @classmethod
     def from_json(cls, counts: Mapping[str, Any]) -> Usage:
@@ -78,8 +75,14 @@ class Usage(Struct, frozen=True):
 
         Raises TypeError, ValueError.
         """
-        read = {name: int(counts.get(key, 0)) for name, key in _NAMES.items()}
-        return cls(**read, requests=1, usd=counts.get("usd"))
+        return cls(
+            input_tokens=int(counts.get("input_tokens", 0)),
+            cache_write=int(counts.get("cache_creation_input_tokens", 0)),
+            cache_read=int(counts.get("cache_read_input_tokens", 0)),
+            output_tokens=int(counts.get("output_tokens", 0)),
+            requests=1,
+            usd=counts.get("usd"),
+        )
 
     def as_priced_json(self) -> dict[str, Any]:
         """Return the counts with the number of requests and the money, as the event log contains them."""

@@ -290,19 +290,27 @@ class ServerReminder:
     """
 
     def __init__(
-        self, first: Remind, tools: Callable[[], Iterable[AnyTool]], items: Callable[[], Sequence[bytes]]
+        self, first: Remind, tools: Callable[[], Sequence[AnyTool]], items: Callable[[], Sequence[bytes]]
     ) -> None:
         self._first = first
         self._tools = tools
         self._items = items
+        self._known_tools: Sequence[AnyTool] = ()
+        self._server_tools: list[AnyTool] = []
 
     def __call__(self, begins: bool) -> str:
         """Return the reminder; see Remind."""
+        tools = self._tools()
+        if tools is not self._known_tools:
+            self._known_tools = tools
+            self._server_tools = [tool for tool in tools if tool.name == CALL or is_mcp_tool(tool)]
+        if not self._server_tools:
+            return self._first(begins)  # sessions without servers do not load their modules
         return "\n\n".join(filter(None, (self._first(begins), self._new_instructions(), self._changed())))
 
     def _new_instructions(self) -> str:
         notes: list[str] = []
-        for key, name, text in served_instructions(self._tools()):
+        for key, name, text in served_instructions(self._server_tools):
             mark = _mark(key)
             known = any(mark.encode() in item for item in self._items())
             if not known and sum(map(len, notes)) + len(text) <= MAX_TOTAL:
@@ -310,21 +318,18 @@ class ServerReminder:
         return "\n\n".join(notes)
 
     def _changed(self) -> str:
-        reader = next((tool for tool in self._tools() if tool.name == "ReadMcpResource"), None)
+        reader = next((tool for tool in self._server_tools if tool.name == "ReadMcpResource"), None)
         changed = [] if reader is None else cast("ReadMcpResource", reader).take_changed()
         return "\n".join(f"The MCP resource {escape_tags(one)} has changed since you read it." for one in changed)
 
 
 def served_instructions(tools: Iterable[AnyTool]) -> list[tuple[str, str, str]]:
     """Return key, name and instructions of each server of these tools that has instructions."""
-    named = [tool for tool in tools if tool.name == CALL or is_mcp_tool(tool)]
-    if not named:
-        return []  # sessions without servers do not load their modules
     from teamwright.tools.mcp_call import McpCall
     from teamwright.tools.mcp_tool import ServerTool
 
     found: dict[str, tuple[str, str, str]] = {}
-    for tool in named:
+    for tool in tools:
         servers = tool.servers if isinstance(tool, McpCall) else (tool.server,) if isinstance(tool, ServerTool) else ()
         for server in servers:
             if server.listing is not None and server.listing.instructions:

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from teamwright.protocol.events import (
         AssistantText,
         Compacted,
+        HookEnded,
         IntegrationChanged,
         LimitReached,
         MemberChanged,
@@ -129,6 +130,7 @@ __all__ = [
     "Effort",
     "Failure",
     "Hook",
+    "HookEnded",
     "InboxFull",
     "IntegrationChanged",
     "IntegrationEntry",
@@ -217,6 +219,7 @@ _PUBLIC_NAMES = {
     "teamwright.protocol.events": (
         "AssistantText",
         "Compacted",
+        "HookEnded",
         "IntegrationChanged",
         "LimitReached",
         "MemberChanged",

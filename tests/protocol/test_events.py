@@ -67,6 +67,9 @@ LOGGED = [
     events.Reloaded(member="team-lead", at=1.5, changed=("skills: + notes",), members=("ann",)),
     events.Progress(member="ann", at=1.5, doing="tool", what="Bash make", since=0.25, stalled=True),
     events.TeamChanged(member="team-lead", at=1.5, team="Crew", directory="crew", change="created"),
+    events.HookEnded(
+        member="ann", at=1.5, hook="PreToolUse", kind="command", what="lint", seconds=0.5, use="u", blocked=True
+    ),
     events.SideCallEnded(member="ann", at=1.5, purpose="side question", question="q", text="t", by="user", detail="d"),
     events.SessionOpened(member="team-lead", at=1.5, pid=7, session="s"),
     events.RequestOpened(
@@ -116,7 +119,7 @@ def test_a_log_of_version_1_is_read():
     *lines, last = [json.loads(line) for line in (GOLDEN / "events_v1.jsonl").read_text().splitlines()]
     assert {line["v"] for line in lines} == {1}
     read = {event.KIND: event for event in map(from_json, lines)}
-    later = {"integration_changed", "side_call_ended"}
+    later = {"integration_changed", "side_call_ended", "hook_ended"}
     kinds = {event.KIND for event in LOGGED} - later
     assert set(read) == kinds and len({line["type"] for line in lines}) == len(kinds)
     call = read["model_call_ended"]

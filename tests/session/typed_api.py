@@ -11,6 +11,7 @@ from teamwright import (
     AssistantText,
     Budget,
     Compacted,
+    HookEnded,
     IntegrationChanged,
     LimitReached,
     Member,
@@ -198,6 +199,7 @@ def shows(event: TeamEvent) -> object:
             | SessionOpened()
             | Compacted()
             | SandboxRefused()
+            | HookEnded()
         ):
             return event.member
         case LimitReached():

@@ -41,6 +41,11 @@ class HttpRequest(Struct, frozen=True):
     variables: tuple[str, ...] = ()
 
     @property
+    def kind(self) -> str:
+        """The type that a settings file names."""
+        return "http"
+
+    @property
     def text(self) -> str:
         """The whole address and what is sent there, without values of headers."""
         parts = [f"headers {', '.join(name for name, _ in self.headers)}"] if self.headers else []
@@ -102,6 +107,11 @@ class ServerToolCall(Struct, frozen=True):
     input: str = "{}"
 
     @property
+    def kind(self) -> str:
+        """The type that a settings file names."""
+        return "mcp_tool"
+
+    @property
     def text(self) -> str:
         """The server, the tool and the arguments."""
         return f"mcp_tool {self.server}: {self.tool} {self.input}"
@@ -126,6 +136,11 @@ class ModelQuestion(Struct, frozen=True):
     model: str = ""
     uses_tools: bool = False
     continues: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The type that a settings file names."""
+        return "agent" if self.uses_tools else "prompt"
 
     @property
     def text(self) -> str:

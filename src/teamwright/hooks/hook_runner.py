@@ -13,6 +13,7 @@ import hashlib
 import inspect
 import json
 import re
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,6 +27,8 @@ from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcome
 from teamwright.processes.commands import Confinement, ProcessCommand
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
 from teamwright.processes.program_environment import own_program_start
+from teamwright.protocol.events import HookEnded
+from teamwright.protocol.ids import LEAD
 from teamwright.protocol.program_log import log_failure
 from teamwright.protocol.time_limit import time_limit
 
@@ -114,6 +117,8 @@ class HookRunner(Struct):
     environment: HookEnvironment
     notify: Callable[[str, str], None] = lambda _text, _level: None
     call_action: CallAction = refuse_action
+    emit: Callable[[HookEnded], None] = lambda _event: None
+    """Reports the end of a hook. Functions of a program are not reported: they cost less than the event."""
     _notified: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     _detached: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
@@ -187,6 +192,7 @@ class HookRunner(Struct):
         self._deliver(hook, await self._run(hook, hook_input, cwd), hook_input)
 
     async def _run(self, hook: HookSpec, hook_input: _HookInput, cwd: Path | None) -> HookOutcome:
+        began = time.monotonic()
         try:
             if hook.function is not None:
                 outcome = await _call_function(hook, hook.function, hook_input.payload)
@@ -201,6 +207,8 @@ class HookRunner(Struct):
         except (OSError, ValueError) as problem:
             outcome = HookOutcome(problem=f"it could not be started: {problem}")
         self._warn_once(hook, outcome)
+        if hook.function is None:
+            self.emit(_ended(hook, hook_input.payload, time.monotonic() - began, outcome))
         return _for_this_session(outcome) if hook.is_projects else outcome
 
     def _warn_once(self, hook: HookSpec, outcome: HookOutcome) -> None:
@@ -288,6 +296,19 @@ def _for_this_session(outcome: HookOutcome) -> HookOutcome:
         return outcome
     updates = tuple({**update, "destination": "session"} for update in answer.updates)
     return replace(outcome, answer=replace(answer, updates=updates))
+
+
+def _ended(hook: HookSpec, payload: Mapping[str, Any], seconds: float, outcome: HookOutcome) -> HookEnded:
+    return HookEnded(
+        member=str(payload.get("teammate_name") or payload.get("agent_id") or LEAD),
+        hook=hook.event,
+        kind="command" if hook.action is None else hook.action.kind,
+        what=hook.short_line,
+        seconds=round(seconds, 3),
+        use=str(payload.get("tool_use_id") or ""),
+        blocked=outcome.blocked,
+        detail=outcome.problem,
+    )
 
 
 async def _with_git_doubt(hook: HookSpec, around: HookEnvironment, cwd: Path) -> HookSpec:

@@ -100,6 +100,24 @@ class SideCallEnded(BaseEvent, frozen=True, kw_only=True):
     detail: str = ""
 
 
+class HookEnded(BaseEvent, frozen=True, kw_only=True):
+    """A hook of settings ended: `hook` is its event, `what` the beginning of its command, question or address.
+
+    `kind` is command, http, prompt, agent or mcp_tool; `use` is the model's id of the tool call it belongs to, if any.
+    The hook began `seconds` before `at`. `blocked`: it refused what it was asked about. `detail` says why its answer
+    does not count.
+    """
+
+    KIND = "hook_ended"
+    hook: str
+    kind: str
+    what: str
+    seconds: float
+    use: str = ""
+    blocked: bool = False
+    detail: str = ""
+
+
 class TurnEnded(BaseEvent, frozen=True, kw_only=True):
     """The turn of a member, or of the lead, ended: `text` is its final text.
 
@@ -329,11 +347,20 @@ class TeamChanged(BaseEvent, frozen=True, kw_only=True):
 
 
 class SessionOpened(BaseEvent, frozen=True, kw_only=True):
-    """A new process drives the session. Members of the previous process count as gone until an event reports them."""
+    """A new process drives the session. Members of the previous process count as gone until an event reports them.
+
+    `traceparent` is the span of the program that started it, where spans are exported.
+    """
 
     KIND = "session_opened"
     pid: int
     session: str = ""
+    traceparent: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the event as an object that JSON can hold, without an empty `traceparent`."""
+        out = BaseEvent.as_json(self)
+        return out if self.traceparent else {name: value for name, value in out.items() if name != "traceparent"}
 
 
 class RequestAnswer(Struct, frozen=True, kw_only=True):
@@ -485,6 +512,7 @@ TeamEvent: TypeAlias = (
     | ToolCalled
     | ModelCallEnded
     | SideCallEnded
+    | HookEnded
     | TurnEnded
     | MessageSent
     | MessageDelivered

@@ -100,7 +100,7 @@ def make_hooks(
         return await call_hook_action(find_factory(), hook, payload)
 
     session_hooks = SessionHooks(
-        HookRunner(book, place, tell, call_action),
+        HookRunner(book, place, tell, call_action, log.emit),
         HookAgent(context.id, context.home.transcript(context.cwd, context.id)),
         context.directory,
         log.emit,

@@ -58,6 +58,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("log shop --member ann", "of one member"),
         ("log --call c7", "one tool call in full"),
     ),
+    "trace": (("trace", "of the newest session"), ("trace shop", "of a team")),
     "cost": (("cost", "of the newest session"), ("cost shop --since 2h", "of a team, the last two hours")),
     "diff": (
         ("diff", "all changes of the newest session"),

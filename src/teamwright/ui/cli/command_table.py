@@ -58,6 +58,9 @@ COMMANDS: dict[str, CommandRow] = {
     "inbox": CommandRow("teamwright.ui.cli.teams:inbox", INSPECT, "List a member's messages; marks nothing as read."),
     "log": CommandRow("teamwright.ui.cli.reports:log", INSPECT, "List the events of a team or a session."),
     "cost": CommandRow("teamwright.ui.cli.reports:cost", INSPECT, "Show the cost by member, task and model; --since."),
+    "trace": CommandRow(
+        "teamwright.ui.cli.trace:trace", INSPECT, "Send the spans of a session to an OpenTelemetry receiver."
+    ),
     "diff": CommandRow(
         "teamwright.ui.cli.history:diff", INSPECT, "Show changed files, and which member did it; --stat."
     ),

@@ -1,0 +1,193 @@
+"""The follower of a running session: it reads the event log in a thread and sends spans and metrics.
+
+The session's loop only wakes it. A receiver that is slow or gone costs the session nothing: the follower reads the file
+when it can, keeps a bounded number of spans, counts those that it drops, and is left behind at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.program_log import log_failure
+from teamwright.protocol.trace_context import SpanId
+from teamwright.storage.event_log import EventLog, LogTail, log_path
+from teamwright.storage.files import write_atomic
+from teamwright.telemetry.conventions import CUT_OFF
+from teamwright.telemetry.otlp import require_exporter
+from teamwright.telemetry.spans import Content, FinishedSpan, SpanBuilder
+
+if TYPE_CHECKING:
+    from teamwright.telemetry.metrics import SessionMetrics
+    from teamwright.telemetry.otlp import SpanExporter
+
+DELAY_S = 2.0
+"""Seconds that events are gathered before they are sent."""
+
+BATCH = 256
+"""Spans of one request."""
+
+MAX_WAITING = 4_096
+"""Spans that wait for a receiver. Older ones are dropped; `teamwright trace` can send all of them later."""
+
+CLOSE_S = 3.0
+"""Seconds that the end of a session waits for the last spans, if the receiver took those before."""
+
+MARK_NAME = "telemetry.json"
+"""The file beside the log that names the open span of the process: after a kill the next process sends it."""
+
+
+class TelemetryFollower:
+    """The telemetry of one session in this process. `env` is the process's own environment."""
+
+    def __init__(self, log: EventLog, session: str, env: Mapping[str, str], version: str, content: Content) -> None:
+        require_exporter()
+        self._log = log
+        self._session = session
+        self._env = env
+        self._version = version
+        self._builder = SpanBuilder(session, content)
+        self._tail = LogTail.after_event(log.path, log.last_number)
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+        self._waiting: list[FinishedSpan] = []
+        self._exporter: SpanExporter | None = None
+        self._metrics: SessionMetrics | None = None
+        self._is_received = True
+        self.dropped = 0
+        """Spans that no receiver took."""
+        self._unsubscribe: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Follow the log from its present end. The thread loads the SDK."""
+        self._unsubscribe = self._log.subscribe(lambda _number, _event: self._wake.set(), live=False)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Send what is left, within CLOSE_S seconds, or not at all if the receiver did not take the spans before."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        self._log.flush()
+        self._stopping.set()
+        self._wake.set()
+        self._thread.join(CLOSE_S if self._is_received else 0.1)
+        if self._thread.is_alive() and self._exporter is not None:
+            with suppress(Exception):
+                self._exporter.close()
+
+    # ── the thread ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        try:
+            from teamwright.telemetry.metrics import SessionMetrics
+            from teamwright.telemetry.otlp import SpanExporter
+
+            self._exporter = SpanExporter(self._env, self._version)
+            self._metrics = SessionMetrics(self._env, self._version)
+            self._waiting += _spans_of_killed_process(self._mark)
+            while not self._stopping.is_set():
+                self._wake.wait()
+                self._stopping.wait(DELAY_S)
+                self._wake.clear()
+                self._read()
+                self._send()
+            self._read()
+            self._waiting += self._builder.finish(time.time())
+            self._send()
+            self._mark.unlink(missing_ok=True)
+            self._metrics.close(CLOSE_S)
+            self._exporter.close()
+        except Exception as problem:  # telemetry must not end a session
+            log_failure("telemetry", problem)
+
+    @property
+    def _mark(self) -> Path:
+        return self._log.path.with_name(MARK_NAME)
+
+    def _read(self) -> None:
+        while batch := self._tail.read():
+            for number, event in batch:
+                self._waiting += self._builder.add(number, event)
+                if self._metrics is not None:
+                    self._metrics.add(event)
+            if (over := len(self._waiting) - MAX_WAITING) > 0:
+                del self._waiting[:over]
+                self.dropped += over
+        _write_mark(self._mark, self._session, self._builder)
+
+    def _send(self) -> None:
+        while self._waiting and self._exporter is not None:
+            batch = self._waiting[:BATCH]
+            self._is_received = self._exporter.export(batch)
+            if not self._is_received:
+                return
+            del self._waiting[: len(batch)]
+
+
+def export_log(path: Path, session: str, exporter: SpanExporter, content: Content) -> Iterator[tuple[int, bool]]:
+    """Send all spans of a log, and yield after each request how many spans it had, and whether they were received.
+
+    What is open at the end of a log that is still written, or whose process was killed, is marked as cut off.
+    """
+    spans = _spans_of_log(path, SpanBuilder(session, content))
+    while batch := list(islice(spans, BATCH)):
+        yield len(batch), exporter.export(batch)
+
+
+def _spans_of_log(path: Path, builder: SpanBuilder) -> Iterator[FinishedSpan]:
+    tail = LogTail(path, 0)
+    newest = 0.0
+    while batch := tail.read():
+        for number, event in batch:
+            newest = max(newest, event.at)
+            yield from builder.add(number, event)
+    yield from builder.finish(newest if tail.closed else None)
+
+
+def _write_mark(path: Path, session: str, builder: SpanBuilder) -> None:
+    """Name the open span of this process, once, in the file."""
+    span = builder.open_process
+    if span is None or path.exists():
+        return
+    fields = {
+        "session": session,
+        "name": span.name,
+        "trace": f"{span.id.trace:032x}",
+        "span": f"{span.id.span:016x}",
+        "parent": "" if span.parent is None else f"{span.parent.span:016x}",
+        "start": span.start,
+        "attributes": span.attributes,
+    }
+    with suppress(StorageError):
+        write_atomic(path, json.dumps(fields).encode())
+
+
+def _spans_of_killed_process(path: Path) -> list[FinishedSpan]:
+    """Return the span that a killed process left open, and remove its mark. It ended when its mark was last known."""
+    try:
+        fields = json.loads(path.read_bytes())
+        trace = int(fields["trace"], 16)
+        parent = SpanId(trace, int(fields["parent"], 16)) if fields["parent"] else None
+        ended = log_path(path.parent).stat().st_mtime
+        found = FinishedSpan(
+            str(fields["name"]),
+            SpanId(trace, int(fields["span"], 16)),
+            parent,
+            float(fields["start"]),
+            max(float(fields["start"]), min(ended, time.time())),
+            {**fields["attributes"], CUT_OFF: True},
+        )
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
+    finally:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+    return [found]

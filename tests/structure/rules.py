@@ -18,7 +18,7 @@ LAYERS = (
     *("protocol", "storage", "processes", "git", "sandbox", "shell_lines"),
     "models permissions hooks tasks skills mail mcp worktrees",
     *("requests", "agent", "team_records", "subagents", "teams", "backends", "external", "database"),
-    *("tools", "config", "budgets", "approvals", "saved", "session", "member_process"),
+    *("tools", "config", "budgets", "approvals", "saved", "telemetry", "session", "member_process"),
     *("views", "edit_history", "api"),
     "ui testing",
 )

@@ -231,6 +231,12 @@ class ToolContext(Struct):
         return found
 
     @property
+    def traceparent(self) -> str:
+        """The span of the call in the form of TRACEPARENT; empty without telemetry."""
+        trace = self.workplace.trace
+        return "" if trace is None else trace(self.tool_use_id)
+
+    @property
     def key(self) -> str:
         """The permanent name of the call: a process that runs it again after a kill uses the same one."""
         return self.make_key(self.tool_use_id)
@@ -292,6 +298,8 @@ class Workplace(Struct):
     """The session's temporary files; None without a sandbox."""
     sandbox: SandboxSettings = UNBOUNDED
     """The bounds of this agent's commands in the session's sandbox."""
+    trace: Callable[[str], str] | None = None
+    """Returns the span of a call, by the model's id of it, for what the call runs; None without telemetry."""
     _nested: NestedTexts | None = None
 
     def instructions_for(self, path: Path) -> str:

@@ -31,6 +31,7 @@ from teamwright.protocol.events import HookEnded
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.program_log import log_failure
 from teamwright.protocol.time_limit import time_limit
+from teamwright.protocol.trace_context import TRACEPARENT
 
 if TYPE_CHECKING:
     from teamwright.hooks.hook_process import HookProcess
@@ -79,6 +80,8 @@ class HookEnvironment(Struct, frozen=True):
     """The variables in `env` that a person's settings set. They are never removed."""
     git_doubt: Callable[[Path], str] = lambda _place: ""
     """Returns why git may run a program of the project in a directory now; empty when it runs none."""
+    trace: Callable[[str], str] | None = None
+    """Returns the span of a tool call, by the model's id of it; None without telemetry."""
 
 
 class HookFiring(Struct, frozen=True):
@@ -260,6 +263,8 @@ class HookRunner(Struct):
             return HookOutcome(problem="a file that it runs was changed since it was trusted: teamwright trust")
         hook = await _with_git_doubt(hook, around, cwd)
         own = {"PWD": str(cwd), INSIDE_VARIABLE: f"{above} {mark}".strip()}
+        if around.trace is not None and (use := hook_input.payload.get("tool_use_id")):
+            own[TRACEPARENT] = around.trace(str(use))
         fixed = {**around.settings_env, **dict(hook.variables), **own}
         env, confinement = await _start_of(hook, around, fixed, agent_cwd)
         if confinement is None and (hook.is_confined or (hook.files_digest and hook.confined_because)):

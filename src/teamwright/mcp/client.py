@@ -123,13 +123,23 @@ class McpClient(Struct):
         return found[:MAX_TOOLS]
 
     async def call_tool(
-        self, tool: str, arguments: Mapping[str, Any], deadline: CallDeadline, *, as_task: bool = False
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        deadline: CallDeadline,
+        *,
+        as_task: bool = False,
+        traceparent: str = "",
     ) -> Message:
         """Return the raw result of a call. `as_task`: the server runs it as a task, if it can.
+
+        `traceparent` is the span of the call; a server may continue its trace.
 
         Raises McpServerError, McpRequestError; notifies the server when cancelled.
         """
         params: Message = {"name": tool, "arguments": dict(arguments)}
+        if traceparent:
+            params["_meta"] = {"traceparent": traceparent}
         if not as_task or not self.runs_tasks:
             return await self._request("tools/call", params, deadline)
         params["task"] = {"ttl": int(deadline.max_total_s * 1_000)}

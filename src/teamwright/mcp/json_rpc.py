@@ -184,7 +184,7 @@ class JsonRpcPeer(Struct):
         self._waiting[number] = (answer, deadline)
         meta = {**self.meta, **({"progressToken": number} if progress else {})}
         message: Message = {"jsonrpc": "2.0", "id": number, "method": method}
-        message["params"] = {**params, "_meta": meta} if meta else dict(params)
+        message["params"] = {**params, "_meta": {**meta, **params.get("_meta", {})}} if meta else dict(params)
         try:
             self.transport.send(message)
             async with deadline.limit_wait():

@@ -125,13 +125,17 @@ class McpServer:
             raise result
         return result
 
-    async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> Message:
-        """Return the raw result of a call. Raises McpServerError, McpRequestError.
+    async def call_tool(self, tool: str, arguments: Mapping[str, Any], traceparent: str = "") -> Message:
+        """Return the raw result of a call. `traceparent` is its span. Raises McpServerError, McpRequestError.
 
         A call that failed with its server is not repeated: it may have had effects.
         """
         as_task = any(one.remote_name == tool and one.as_task for one in self.tools or ())
-        return await self._ask(lambda client, deadline: client.call_tool(tool, arguments, deadline, as_task=as_task))
+        return await self._ask(
+            lambda client, deadline: client.call_tool(
+                tool, arguments, deadline, as_task=as_task, traceparent=traceparent
+            )
+        )
 
     async def read_resource(self, uri: str) -> Message:
         """Return the raw contents of a resource, and subscribe to its changes where the server offers that.

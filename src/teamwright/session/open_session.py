@@ -56,6 +56,7 @@ from teamwright.session.wiring.process_parts import (
     start_services,
 )
 from teamwright.session.wiring.team_factory import connect_budget, make_team, totals_until
+from teamwright.session.wiring.telemetry import caller_span, start_telemetry
 from teamwright.session.wiring.worktrees import enter_session_worktree
 from teamwright.storage.event_log import EventLog, Subscriber, log_path, read_recent
 from teamwright.storage.file_lease import Lease, lease_path
@@ -269,7 +270,9 @@ def _log(context: SessionContext, stack: AsyncExitStack, subscriber: Subscriber 
     stack.callback(log.close)
     if subscriber is not None:
         log.subscribe(subscriber, live=False)
-    log.emit(SessionOpened(member=LEAD, pid=os.getpid(), session=context.id))
+    start_telemetry(context, log, stack)
+    opened = SessionOpened(member=LEAD, pid=os.getpid(), session=context.id, traceparent=caller_span(context))
+    log.emit(opened)
     return log, team_status
 
 

@@ -21,7 +21,6 @@ from teamwright.protocol.trace_context import SpanId
 from teamwright.storage.event_log import EventLog, LogTail, log_path
 from teamwright.storage.files import write_atomic
 from teamwright.telemetry.conventions import CUT_OFF
-from teamwright.telemetry.otlp import require_exporter
 from teamwright.telemetry.spans import Content, FinishedSpan, SpanBuilder
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ class TelemetryFollower:
     """The telemetry of one session in this process. `env` is the process's own environment."""
 
     def __init__(self, log: EventLog, session: str, env: Mapping[str, str], version: str, content: Content) -> None:
-        require_exporter()
         self._log = log
         self._session = session
         self._env = env

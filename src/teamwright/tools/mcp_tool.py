@@ -142,7 +142,8 @@ class ServerTool(Tool[ServerToolInput]):
                     f'The server "{name}" has no tool {self.name}.',
                     f"It has: {', '.join(names[:40])}." if names else "It has no tools.",
                 )
-            return to_tool_result(await self.server.call_tool(tool.remote_name, call.model_extra or {}), ctx)
+            result = await self.server.call_tool(tool.remote_name, call.model_extra or {}, ctx.traceparent)
+            return to_tool_result(result, ctx)
         except McpRequestError as problem:
             message = escape_tags(self.server.config.mask_secrets(problem.message))
             schema = json.dumps(self.schema, ensure_ascii=False)

@@ -481,6 +481,14 @@ class Settings(Struct, frozen=True):
             user_only=True,
         ),
     ] = False
+    otel: Annotated[
+        Switch,
+        Setting(
+            "otel",
+            "Whether spans and metrics of a session go to the receiver that OTEL_EXPORTER_OTLP_ENDPOINT names.",
+            user_only=True,
+        ),
+    ] = False
     compat: Annotated[
         Switch, Setting("compat.claude", "Whether files of the other product are read.", user_only=True)
     ] = True

@@ -131,6 +131,8 @@ class AgentFactory(Struct, dict=True):
     place: PromptEnvironment
     instructions: SessionInstructions
     env: dict[str, str] = field(default_factory=dict[str, str])
+    trace: Callable[[str], str] | None = None
+    """Returns the span of a tool call, by the model's id of it, for what the call runs; None without telemetry."""
     max_rounds: int | None = None
     each_rounds: int | None = None
     """Maximum model calls of each agent but the lead, where it has no other cap."""
@@ -723,6 +725,7 @@ class AgentFactory(Struct, dict=True):
             withholds=lambda file: inherited.current_policy().withholds(file),
             temporary=inherited.current_policy().scope.temporary,
             sandbox=inherited.sandbox,
+            trace=self.trace,
         )
         hooks = NO_HOOKS
         if not (inherited.definition is not None and inherited.definition.is_hook):

@@ -28,6 +28,7 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.session.preparation import SessionContext
 from teamwright.session.session_hooks import SessionHooks
+from teamwright.session.wiring.telemetry import call_trace
 from teamwright.storage.event_log import EventLog
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, BashSettings, remove_variables
 from teamwright.tools.shell.startup import plain_shell
@@ -89,6 +90,7 @@ def make_hooks(
         partial(_files_digest, root),
         fixed,
         partial(git_doubt, trusted=context.trust.trusted_git),
+        call_trace(context),
     )
 
     def tell(text: str, level: str) -> None:

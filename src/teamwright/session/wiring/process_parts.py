@@ -64,6 +64,7 @@ from teamwright.session.process_state import write_sandbox
 from teamwright.session.wiring.hooks_factory import AnsweringApprover, FindFactory, make_hooks
 from teamwright.session.wiring.mcp_factory import make_mcp_servers
 from teamwright.session.wiring.shell_startup import make_shell_startup
+from teamwright.session.wiring.telemetry import call_trace
 from teamwright.storage.event_log import EventLog, find_call_number, last_call_number
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
@@ -138,6 +139,7 @@ def make_agent_factory(
             context.cwd, trust.root, context.home.own, settings.compat, trust.trusted_texts
         ),
         env=dict(settings.env),
+        trace=call_trace(context),
         max_rounds=options.budget.turns,
         each_rounds=calls_per_agent(options, settings.each),
         effort=parse_optional_effort(options.effort),

@@ -25,6 +25,7 @@ from teamwright.permissions.verdict import Access
 from teamwright.processes.commands import Process, ProcessCommand, ProcessOutput, wait_or_terminate
 from teamwright.processes.process_records import ProcessPurpose
 from teamwright.processes.program_environment import absolute_entries, without_git_variables
+from teamwright.protocol.trace_context import TRACEPARENT
 from teamwright.sandbox.named_hosts import Destination
 from teamwright.sandbox.policy import PolicyName
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
@@ -300,11 +301,14 @@ class Bash(Tool[BashInput]):
     def _line(self, call: BashInput, ctx: ToolContext, ended_in: Path | None = None) -> ShellLine:
         workplace = ctx.workplace
         by_person = call.is_typed_by_person
+        env = self.environment(workplace, by_person=by_person)
+        if span := ctx.traceparent:
+            env[TRACEPARENT] = span
         line = shell_line(
             call.command,
             self._startup,
             workplace.cwd,
-            self.environment(workplace, by_person=by_person),
+            env,
             workplace.directories(),
             by_person=by_person,
             hides_values=ctx.grant.policy is PolicyName.READ,

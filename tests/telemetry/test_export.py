@@ -42,7 +42,7 @@ async def test_a_real_receiver_gets_the_tree_with_its_attributes_and_a_length_of
         [tool] = receiver.named("execute_tool Bash")
         assert attributes(tool)["gen_ai.tool.name"] == "Bash" and "gen_ai.tool.call.arguments" not in attributes(tool)
         assert tool.end_time_unix_nano > tool.start_time_unix_nano
-        [root] = receiver.named("teamwright session")
+        [root] = receiver.named("session")
         assert "teamwright.cut_off" not in attributes(root), "its process ended in order"
         assert {span.trace_id for span in receiver.spans} == {root.trace_id}
 

@@ -47,7 +47,7 @@ async def test_spans_and_metrics_of_a_session_arrive_and_its_commands_know_their
             await asyncio.wait_for(team.run("Go."), WAIT_S)
             text = team.session.lead.agent.conversation.path.read_text()
             mark = team.session.log.path.parent / "telemetry.json"
-        tool, root = wait_for(receiver, "execute_tool Bash"), wait_for(receiver, "teamwright session")
+        tool, root = wait_for(receiver, "execute_tool Bash"), wait_for(receiver, "session")
         assert f"span=00-{tool.trace_id.hex()}-{tool.span_id.hex()}-01" in text
         assert tool.trace_id.hex() == caller[3:35] and root.parent_span_id.hex() == caller[36:52]
         assert "teamwright.cut_off" not in attributes(root)
@@ -82,7 +82,7 @@ async def test_the_persons_own_setting_switches_it_on_and_the_variable_wins(tmp_
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url}
         async with team_with(tmp_path, env, "done", settings_file=own) as team:
             await asyncio.wait_for(team.run("Go."), WAIT_S)
-        wait_for(receiver, "teamwright session")
+        wait_for(receiver, "session")
         sent = len(receiver.headers)
         env["TEAMWRIGHT_OTEL"] = "0"
         async with team_with(tmp_path, env, "done", settings_file=own, replace=True) as team:
@@ -142,8 +142,8 @@ async def test_the_root_of_a_killed_process_is_sent_by_the_next_one(tmp_path):
         async with Team.resume("crew", model=ScriptedModel(lambda _request: "ok"), **given) as team:
             await asyncio.wait_for(team.run("Again."), WAIT_S)
         with receiver.came:
-            assert receiver.came.wait_for(lambda: len(receiver.named("teamwright session")) == 2, WAIT_S)
+            assert receiver.came.wait_for(lambda: len(receiver.named("session")) == 2, WAIT_S)
         ids = {span.span_id for span in receiver.spans}
         assert all(not span.parent_span_id or span.parent_span_id in ids for span in receiver.spans), "no orphan"
-        cut = [attributes(span).get("teamwright.cut_off", False) for span in receiver.named("teamwright session")]
+        cut = [attributes(span).get("teamwright.cut_off", False) for span in receiver.named("session")]
         assert sorted(cut) == [False, True]

@@ -49,16 +49,16 @@ async def test_each_span_has_its_parent_in_the_tree_and_ids_are_the_same_each_ti
     ids = {span.id for span in spans}
     assert len(ids) == len(spans) and spans == spans_of(log)
     [root] = [span for span in spans if span.parent is None]
-    assert root.name == "teamwright session"
+    assert root.name == "session"
     assert all(span.parent in ids for span in spans if span is not root), "no orphan"
     assert all(span.end >= span.start for span in spans)
     names = {span.id: span.name for span in spans}
     parents = {(span.name, names.get(span.parent)) for span in spans if span.parent}
     assert parents >= {
-        ("invoke_agent lead", "teamwright session"),
+        ("invoke_agent lead", "session"),
         ("execute_tool Bash", "invoke_agent lead"),
         ("invoke_agent Explore", "invoke_agent lead"),
-        ("member ada", "teamwright session"),
+        ("member ada", "session"),
         ("invoke_agent ada", "member ada"),
     }
     assert {parent for name, parent in parents if name == "chat scripted"} >= {
@@ -91,6 +91,6 @@ async def test_a_killed_process_leaves_spans_that_say_so_and_the_next_one_begins
     again = [(number + 10_000, event) for number, event in events]
     builder = SpanBuilder("a-session")
     spans = [span for number, event in [*events[:cut], *again] for span in builder.add(number, event)]
-    roots = [span for span in [*spans, *builder.finish(events[-1][1].at)] if span.name == "teamwright session"]
+    roots = [span for span in [*spans, *builder.finish(events[-1][1].at)] if span.name == "session"]
     assert len(roots) == 2 and len({span.id for span in roots}) == 2
     assert [span.attributes.get("teamwright.cut_off", False) for span in roots] == [True, False]

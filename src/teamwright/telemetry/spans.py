@@ -172,7 +172,7 @@ class SpanBuilder:
         id = self._id("session", number)
         parent = parse_traceparent(event.traceparent)
         attributes: Attributes = {c.SESSION: self.session, c.CONVERSATION: self.session, "process.pid": event.pid}
-        self._process = OpenSpan("teamwright session", id, parent, event.at, attributes)
+        self._process = OpenSpan("session", id, parent, event.at, attributes)
         self._models.clear()
 
     def _change_member(self, number: int, event: MemberChanged) -> Iterator[FinishedSpan]:

@@ -51,6 +51,7 @@ from teamwright.sandbox.policy import SandboxMode, SandboxSettings
 from teamwright.sandbox.sandbox import report_sandbox
 from teamwright.session.command_start import find_database, platform_name, require_platform
 from teamwright.session.wiring.shell_startup import describe_shell
+from teamwright.session.wiring.telemetry import is_telemetry_on
 from teamwright.storage.paths import Home
 
 if TYPE_CHECKING:
@@ -107,7 +108,12 @@ def find_problems(subject: DoctorSubject) -> list[Finding]:
     findings += places_findings(subject, settings.places)
     findings += _repository(trust)
     findings += [*_settings(settings), _shell(subject, settings), _sandbox(settings.sandbox)]
-    return [*findings, *server_findings(subject, settings), *database_findings(subject)]
+    return [
+        *findings,
+        *server_findings(subject, settings),
+        *database_findings(subject),
+        *telemetry_findings(subject, settings),
+    ]
 
 
 def models_settings(subject: DoctorSubject) -> ModelSettings:
@@ -464,6 +470,20 @@ def database_findings(subject: DoctorSubject) -> Iterator[Finding]:
         state = f"{worker.free_slots} of {offer.slots} slots free" if worker.is_alive else "not running"
         yield Finding("database", offer.name, f"a worker on {offer.host}: {state}", "ok" if worker.is_alive else "note")
     yield from _connection_findings(facts, workers)
+
+
+def telemetry_findings(subject: DoctorSubject, settings: Settings) -> Iterator[Finding]:
+    """Return where spans and metrics go; nothing without telemetry."""
+    from teamwright.telemetry.otlp import otlp_address, require_exporter
+
+    if not is_telemetry_on(subject.env, settings):
+        return
+    try:
+        require_exporter()
+        for kind in ("traces", "metrics"):
+            yield Finding("telemetry", kind, otlp_address(subject.env, kind).shown)
+    except TeamwrightError as problem:
+        yield Finding("telemetry", "export", problem.what, "problem", problem.do[0] if problem.do else "")
 
 
 def _connection_findings(facts: DatabaseFacts, workers: list[WorkerStatus]) -> Iterator[Finding]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 
+from teamwright.config.settings.settings import Settings
 from teamwright.protocol.trace_context import TRACEPARENT, tool_traceparent
 from teamwright.session.preparation import SessionContext
 from teamwright.storage.event_log import EventLog
@@ -15,20 +16,22 @@ TELEMETRY_VARIABLE = "TEAMWRIGHT_OTEL"
 """The variable that switches telemetry on or off for one run, before the setting."""
 
 
-def is_telemetry_on(context: SessionContext) -> bool:
+def is_telemetry_on(env: Mapping[str, str], settings: Settings) -> bool:
     """Return True when the environment of the process, else the person's own settings, ask for telemetry."""
-    switch = context.env.get(TELEMETRY_VARIABLE, "").strip().lower()
-    return context.settings.otel if not switch else switch not in {"0", "false", "no", "off"}
+    switch = env.get(TELEMETRY_VARIABLE, "").strip().lower()
+    return settings.otel if not switch else switch not in {"0", "false", "no", "off"}
 
 
 def caller_span(context: SessionContext) -> str:
     """Return the span of the program that started this session; empty without one, and without telemetry."""
-    return context.env.get(TRACEPARENT, "") if is_telemetry_on(context) else ""
+    return context.env.get(TRACEPARENT, "") if is_telemetry_on(context.env, context.settings) else ""
 
 
 def call_trace(context: SessionContext) -> Callable[[str], str] | None:
     """Return the function that gives the value of TRACEPARENT for what a tool call runs; None without telemetry."""
-    return partial(_traceparent, context.id, caller_span(context)) if is_telemetry_on(context) else None
+    if not is_telemetry_on(context.env, context.settings):
+        return None
+    return partial(_traceparent, context.id, caller_span(context))
 
 
 def _traceparent(session: str, caller: str, use: str) -> str:
@@ -37,7 +40,7 @@ def _traceparent(session: str, caller: str, use: str) -> str:
 
 def start_telemetry(context: SessionContext, log: EventLog, stack: AsyncExitStack) -> None:
     """Follow the log in a thread until the stack closes. Raises CannotStart when telemetry is on and cannot work."""
-    if not is_telemetry_on(context):
+    if not is_telemetry_on(context.env, context.settings):
         return
     from teamwright import __version__
     from teamwright.telemetry.follower import TelemetryFollower

@@ -1,7 +1,7 @@
 """Metrics of a session: tokens, cost, active time, waits for a person, and the lengths of its queues.
 
-The SDK sends them every minute (`OTEL_METRIC_EXPORT_INTERVAL`, in milliseconds) from a thread that it starts. Only events
-of this process count: sums of an earlier process were sent by that one.
+The SDK sends them every minute (`OTEL_METRIC_EXPORT_INTERVAL`, in milliseconds) from a thread that it starts. Only
+events of this process count: sums of an earlier process were sent by that one.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from teamwright.models import rate_limit as rate_limiters
 from teamwright.models.rate_limit import RateLimiter
 from teamwright.models.rate_limit_store import FileRateLimitStore
 from teamwright.protocol.events import MemberChanged, Notice
-from teamwright.session.wiring import process_parts as process
+from teamwright.session.wiring import process_assembly as process
 from teamwright.storage.paths import find_home
 from teamwright.teams.local_teammate import MAX_TRIES
 from teamwright.testing.model_server import LoopbackModel

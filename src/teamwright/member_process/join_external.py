@@ -8,14 +8,13 @@ member's own settings always apply. A failed start leaves nothing behind.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.transcript import read_header
@@ -43,58 +42,28 @@ from teamwright.permissions.grant_bounds import check_mode
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpdate, Question
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
-from teamwright.protocol.events import Emit, ModeChanged, Notice, RequestAnswer, SessionOpened
+from teamwright.protocol.events import Emit, ModeChanged, Notice, RequestAnswer
 from teamwright.protocol.ids import LEAD, iso_time, message_id
 from teamwright.protocol.mail import InboxEntry, PermissionResponse
 from teamwright.protocol.member_flags import MemberFlags
 from teamwright.protocol.members import RosterMember, TeamConfig
 from teamwright.session.agents.factory import AgentFactory
-from teamwright.session.agents.policies import AgentPolicies
+from teamwright.session.agents.policies import AgentPolicies, OnAlways
 from teamwright.session.options import Options
-from teamwright.session.preparation import SessionContext, ask_timeout, load_member_context
-from teamwright.session.wiring.process_parts import (
-    AgentServices,
-    make_agent_factory,
-    make_models,
-    make_policies,
-    make_request_queue,
-    open_background_jobs,
-    open_call_counter,
-    start_services,
-)
-from teamwright.session.wiring.team_factory import JoinedTeam, connect_budget, make_team, totals_until
+from teamwright.session.preparation import SessionContext, load_member_context
+from teamwright.session.wiring.process_assembly import AgentProcess, AgentServices, assemble, make_request_queue
+from teamwright.session.wiring.team_factory import JoinedTeam, make_team, totals_until
 from teamwright.storage.event_log import EventLog, log_path, read_recent
 from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.json_lines import read_backward
-from teamwright.subagents.reports import job_end_notice
 from teamwright.team_records.file_stores import FileStores
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.team_records.team_status import TeamStatus
-from teamwright.teams.job_notices import (
-    connect_owners,
-    continue_waiting_subagents,
-    notify_lost,
-    notify_lost_subagents,
-)
+from teamwright.teams.job_notices import connect_owners
 from teamwright.teams.spawn import start_in_process
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import ReportEnd, TeamPorts
-
-
-class _MemberParts(Struct):
-    """The parts of a member process, before its member exists."""
-
-    found: ExternalTeam
-    incarnation: MemberIncarnation
-    context: SessionContext
-    log: EventLog
-    watcher: Watcher
-    agent_factory: AgentFactory
-    requests: RequestQueue
-    grants: ExternalLeadGrants
-    file: MembershipFile
-    warnings: list[str] = field(default_factory=list[str])
 
 
 async def join_external_team(flags: MemberFlags, env: Mapping[str, str], stack: AsyncExitStack) -> ExternalMembership:
@@ -114,8 +83,7 @@ async def join_external_team(flags: MemberFlags, env: Mapping[str, str], stack: 
     lease = Lease.take(guard.with_name(f"{guard.name}.member"), f"{found.name} of {flags.team_name}")
     stack.callback(lease.release)
     try:
-        parts = await _make(found, flags, cwd, stack)
-        return await _begin(parts, flags, env, stack)
+        return await _join(found, flags, env, cwd, stack)
     except TeamwrightError as problem:
         await _report_start_failure(found, flags, problem)
         raise
@@ -140,36 +108,115 @@ async def _report_start_failure(found: ExternalTeam, flags: MemberFlags, problem
         await FileStores(home).roster(found.directory).change(lambda config: config.without_member(found.name))
 
 
-async def _make(found: ExternalTeam, flags: MemberFlags, cwd: Path, stack: AsyncExitStack) -> _MemberParts:
+async def _join(
+    found: ExternalTeam, flags: MemberFlags, env: Mapping[str, str], cwd: Path, stack: AsyncExitStack
+) -> ExternalMembership:
     incarnation = find_incarnation(found, cwd)
     room = incarnation.room
     context, warnings = _context(_options(found, flags, cwd), found)
     context = replace(context, room=room, resumed=log_path(room).exists())
     lease = Lease.take(lease_path(room), f"member {found.name} of {found.config.name}")
     stack.callback(lease.release)
-    log = EventLog(log_path(room))
-    stack.callback(log.close)
-    log.emit(SessionOpened(member=found.name, pid=os.getpid(), session=context.id))
-    watcher = await stack.enter_async_context(Watcher())
-    numbers = open_call_counter(context, log)
-    models = make_models(context, numbers)
-    stack.push_async_callback(models.aclose)
-    requests = make_request_queue(context, log, watcher)
-    jobs = open_background_jobs(context, stack)
-    policies = make_policies(context, lead_answers=True)
-    file = MembershipFile(room, lambda text, level: log.emit(Notice(member=found.name, text=text, level=level)))
-    may_bypass = policies.session.mode is Mode.BYPASS
-    grants = ExternalLeadGrants(found.name, policies, log.emit, file, may_bypass)
-    services = AgentServices(policies, jobs, numbers, requests, ShutdownRefusal(), grants)
-    budget_tracker = BudgetTracker(
-        context.options.budget, each=context.settings.each, earlier=partial(totals_until, log.path, log.last_number)
+
+    async def report_end(name: str, cause: str, agreed_to: str | None) -> None:
+        await guest.departed(name, cause, agreed_to)
+
+    role = ExternalMemberRole(context, found, report_end)
+    process = await assemble(role, stack)
+    await process.jobs.wait_for_orphan_cleanup()
+    team, agent_factory, requests = process.team, process.agent_factory, role.requests
+    warnings = [*warnings, *found.warnings, *context.settings.warnings, *process.warnings]
+    guest, spec = await _membership(role, process, incarnation, flags, env, warnings=warnings)
+    guest.place.on_change = partial(_note_roster, role.mail.dialect, guest.presence)
+    stack.push_async_callback(guest.close)
+    for line in guest.warnings:
+        guest.say(line, "warning")
+    reception = _take_mail(role, process, guest)
+    _follow_changes(process, requests, guest, stack)
+    stack.push_async_callback(_end_jobs, agent_factory)
+    requests.close_abandoned()
+    if guest.record.departure is not None:
+        guest.has_ended.set()  # an exit that a kill interrupted is completed
+        return guest
+    entry = guest.place.entry or guest.record.entry
+    member = replace(guest.record.entry, color=entry.color, pane_id=entry.pane_id, backend_type=entry.backend_type)
+    resumed = read_header(Path(guest.record.incarnation.transcript)) is not None
+    guest.teammate = await start_in_process(
+        team, member, guest.record.incarnation, stack, None if resumed else spec, resumed=resumed
     )
-    agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
-    require_person_for_mode(context.home, agent_factory.policy.mode)
-    agent_factory.plans.configure(context.settings, ask_timeout(context), led_externally=True)
-    warnings += [*found.warnings, *context.settings.warnings, *start_services(context, log, agent_factory, stack)]
-    await jobs.wait_for_orphan_cleanup()
-    return _MemberParts(found, incarnation, context, log, watcher, agent_factory, requests, grants, file, warnings)
+    await reception.resume_plan()
+    await process.continue_jobs(None, {id for _, id in requests.calls_left_open()})
+    guest.place.keep()
+    guest.check_mail()
+    return guest
+
+
+class ExternalMemberRole:
+    """The part of a member of a team that another program leads, in the assembly of its process.
+
+    `report_end` receives the end of the member. The attributes exist once the method that makes them was called.
+    """
+
+    lead_answers: bool | None = True
+    is_led_externally: bool = True
+    on_always: OnAlways | None = None
+
+    def __init__(self, context: SessionContext, found: ExternalTeam, report_end: ReportEnd) -> None:
+        self.context = context
+        self.member = found.name
+        self.found = found
+        self._report_end = report_end
+
+    def open_log(self) -> EventLog:
+        """Open the member's log."""
+        return EventLog(log_path(self.context.directory))
+
+    def make_services(self, log: EventLog, watcher: Watcher, policies: AgentPolicies) -> AgentServices:
+        """Create the queue of requests, the lead's grants and the member's own budget."""
+        context = self.context
+        name = self.member
+        self.requests = make_request_queue(context, log, watcher)
+        self.file = MembershipFile(
+            context.directory, lambda text, level: log.emit(Notice(member=name, text=text, level=level))
+        )
+        may_bypass = policies.session.mode is Mode.BYPASS
+        self.grants = ExternalLeadGrants(name, policies, log.emit, self.file, may_bypass)
+        budget_tracker = BudgetTracker(
+            context.options.budget, each=context.settings.each, earlier=partial(totals_until, log.path, log.last_number)
+        )
+        return AgentServices(self.requests, ShutdownRefusal(), self.grants, budget_tracker)
+
+    def set_mode(self, agent_factory: AgentFactory) -> None:
+        """Keep the mode of the settings. Raises UsageError where only a person may begin in it."""
+        require_person_for_mode(self.context.home, agent_factory.policy.mode)
+
+    def make_team(self, log: EventLog, watcher: Watcher, agent_factory: AgentFactory) -> SessionTeam:
+        """Join the team as the other program created it."""
+        found = self.found
+        dialect = ExternalMailFormat()
+        dialect.note_roster(found.config)
+
+        def say(text: str, level: str) -> None:
+            log.emit(Notice(member=found.name, text=text, level=level))
+
+        def was_sent(msg_id: str) -> bool:
+            log.flush()
+            sent_lines = (line for line in read_backward(log.path) if b'"message_sent"' in line)
+            return bool(msg_id) and any(msg_id.encode() in line for line in sent_lines)
+
+        self.mail = InboxContext(dialect, say, was_sent)
+        ports = TeamPorts(
+            agent_factory.plans.watch,
+            watch_mailbox=lambda name, look: team.mailbox(name).watch(watcher, look),
+            report_end=self._report_end,
+            remote_state=lambda _name: None,  # the state of other members is unknown here
+        )
+        stores = ExternalTeamStores(found.home, found.name, self.mail)
+        joined = JoinedTeam(found.config.name, found.directory, led_externally=True, stores=stores)
+        status = TeamStatus.from_log(read_recent(log.path))
+        team = make_team(self.context, log, agent_factory, status, ports, joined)
+        agent_factory.join_team(team)
+        return team
 
 
 def _options(found: ExternalTeam, flags: MemberFlags, cwd: Path) -> Options:
@@ -201,100 +248,32 @@ def _context(options: Options, found: ExternalTeam) -> tuple[SessionContext, lis
     return context, []
 
 
-async def _begin(
-    parts: _MemberParts, flags: MemberFlags, env: Mapping[str, str], stack: AsyncExitStack
-) -> ExternalMembership:
-    postal = _mail_context(parts)
-
-    async def report_end(name: str, cause: str, agreed_to: str | None) -> None:
-        await guest.departed(name, cause, agreed_to)
-
-    team = _team(parts, postal, report_end)
-    guest, spec = await _guest(parts, team, flags, env)
-    guest.place.on_change = partial(_noticed, postal.dialect, guest.presence)
-    stack.push_async_callback(guest.close)
-    for line in guest.warnings:
-        guest.say(line, "warning")
-    reception = _take_mail(parts, team, guest, postal)
-    _connect(parts, team, guest, stack)
-    stack.push_async_callback(_end_jobs, parts.agent_factory)
-    parts.requests.close_abandoned()
-    if guest.record.departure is not None:
-        guest.has_ended.set()  # an exit that a kill interrupted is completed
-        return guest
-    entry = guest.place.entry or guest.record.entry
-    member = replace(guest.record.entry, color=entry.color, pane_id=entry.pane_id, backend_type=entry.backend_type)
-    resumed = read_header(Path(guest.record.incarnation.transcript)) is not None
-    guest.teammate = await start_in_process(
-        team, member, guest.record.incarnation, stack, None if resumed else spec, resumed=resumed
-    )
-    await reception.resume_plan()
-    notify_lost(parts.agent_factory.toolset.jobs, team, None, job_end_notice)
-    left_open = {id for _, id in parts.requests.calls_left_open()}
-    await continue_waiting_subagents(parts.agent_factory.toolset.agents, team, None, left_open)
-    notify_lost_subagents(parts.agent_factory.toolset.agents, team, None)
-    guest.place.keep()
-    guest.check_mail()
-    return guest
-
-
-def _mail_context(parts: _MemberParts) -> InboxContext:
-    """Return what the inboxes of this process share: the other program's format of mail, and notices."""
-    found, log = parts.found, parts.log
-    dialect = ExternalMailFormat()
-    dialect.note_roster(found.config)
-
-    def say(text: str, level: str) -> None:
-        log.emit(Notice(member=found.name, text=text, level=level))
-
-    def sent(msg_id: str) -> bool:
-        log.flush()
-        sent_lines = (line for line in read_backward(log.path) if b'"message_sent"' in line)
-        return bool(msg_id) and any(msg_id.encode() in line for line in sent_lines)
-
-    return InboxContext(dialect, say, sent)
-
-
-def _team(parts: _MemberParts, postal: InboxContext, report_end: ReportEnd) -> SessionTeam:
-    """Return the team as the other program created it, without this process's member."""
-    found = parts.found
-    log = parts.log
-    agent_factory = parts.agent_factory
-    watcher = parts.watcher
-    ports = TeamPorts(
-        agent_factory.plans.watch,
-        watch_mailbox=lambda name, look: team.mailbox(name).watch(watcher, look),
-        report_end=report_end,
-        remote_state=lambda _name: None,  # the state of other members is unknown here
-    )
-    stores = ExternalTeamStores(found.home, found.name, postal)
-    joined = JoinedTeam(found.config.name, found.directory, led_externally=True, stores=stores)
-    team = make_team(parts.context, log, agent_factory, TeamStatus.from_log(read_recent(log.path)), ports, joined)
-    agent_factory.team = team
-    agent_factory.plans.join_team(team)
-    return team
-
-
-async def _guest(
-    parts: _MemberParts, team: SessionTeam, flags: MemberFlags, env: Mapping[str, str]
+async def _membership(
+    role: ExternalMemberRole,
+    process: AgentProcess,
+    saved: MemberIncarnation,
+    flags: MemberFlags,
+    env: Mapping[str, str],
+    *,
+    warnings: Sequence[str],
 ) -> tuple[ExternalMembership, SpawnSpec | None]:
     """Return the member, on the roster, and the spec of a new one."""
-    found = parts.found
-    saved = parts.incarnation
-    context = parts.context
+    found = role.found
+    context = role.context
+    team = process.team
     record = saved.record
     spec = None
     differences: list[str] = []
     if record is None:
         model = context.options.model if isinstance(context.options.model, str) else ""
-        spec, incarnation, differences = new_incarnation(found, flags, parts.agent_factory, saved.transcript)
+        spec, incarnation, differences = new_incarnation(found, flags, process.agent_factory, saved.transcript)
         entry = found.config.find(found.name)
         roster_entry = entry or own_entry(found, flags, model, context.cwd)
         roster_entry = replace(roster_entry, agent_type=spec.agent_type, plan_mode_required=found.plans)
         record = MembershipRecord(
             found.directory, found.config.created_at, incarnation, roster_entry, found=entry is not None
         )
-    parts.file.write(record)
+    role.file.write(record)
     lead = lead_process(found.config, env)
     place = OwnRosterEntry(team, found.name, lambda text, level: guest.say(text, level))
     entry = await place.join(record.entry)
@@ -303,13 +282,13 @@ async def _guest(
     guest = ExternalMembership(
         name=found.name,
         team=team,
-        agent_factory=parts.agent_factory,
-        log=parts.log,
-        file=parts.file,
+        agent_factory=process.agent_factory,
+        log=process.log,
+        file=role.file,
         place=place,
         presence=presence,
         pane=_pane(entry, record, env),
-        warnings=(*parts.warnings, *differences),
+        warnings=(*warnings, *differences),
     )
     presence.note_roster(found.config)
     return guest, spec
@@ -321,42 +300,44 @@ def _pane(entry: RosterMember, record: MembershipRecord, env: Mapping[str, str])
     return entry.pane_id if sure else ""
 
 
-def _noticed(dialect: ExternalMailFormat, presence: LeadPresence, config: TeamConfig | None) -> None:
+def _note_roster(dialect: ExternalMailFormat, presence: LeadPresence, config: TeamConfig | None) -> None:
     if config is not None:
         dialect.note_roster(config)
     presence.note_roster(config)
 
 
-def _take_mail(parts: _MemberParts, team: SessionTeam, guest: ExternalMembership, postal: InboxContext) -> LeadMail:
+def _take_mail(role: ExternalMemberRole, process: AgentProcess, guest: ExternalMembership) -> LeadMail:
     """Create the handler of the lead's mail: grants, answers, requests."""
-    agent_factory = parts.agent_factory
-    requests = parts.requests
+    agent_factory = process.agent_factory
+    team = process.team
+    requests = role.requests
     record = guest.record
-    grants = parts.grants
-    agent_factory.may_bypass = grants.may_bypass
-    if record.mode and (Mode(record.mode) is not Mode.BYPASS or grants.may_bypass):
+    agent_factory.may_bypass = role.grants.may_bypass
+    if record.mode and (Mode(record.mode) is not Mode.BYPASS or role.grants.may_bypass):
         agent_factory.policy.change_mode(Mode(record.mode))
     requests.join_team(team, MailApprover(team, requests=requests))
     mailed = MailedRequests(requests, team, guest.name)
     since = record.entry.joined_at if record.found else 0
-    reception = LeadMail(team, guest.name, since, mailed.heard, grants.in_mode)
-    postal.attach(reception)
+    reception = LeadMail(team, guest.name, since, mailed.heard, role.grants.in_mode)
+    role.mail.attach(reception)
     return reception
 
 
-def _connect(parts: _MemberParts, team: SessionTeam, guest: ExternalMembership, stack: AsyncExitStack) -> None:
-    """Connect this process to changes of files by others."""
-    watcher = parts.watcher
-    parts.log.subscribe(guest.record_event, live=False)
-    connect_budget(parts.agent_factory.budget_tracker, team, parts.log)
+def _follow_changes(
+    process: AgentProcess, requests: RequestQueue, guest: ExternalMembership, stack: AsyncExitStack
+) -> None:
+    """Follow changes of files by others."""
+    team = process.team
+    watcher = process.watcher
+    process.log.subscribe(guest.record_event, live=False)
     stack.callback(team.roster.document.follow(watcher, guest.place.note_change))
     stack.callback(team.mailbox(guest.name).watch(watcher, guest.check_mail))
-    stack.callback(watcher.follow(team.requests.directory, parts.requests.read_outside_answers))
-    known = team.tasks.watch_external_changes(parts.agent_factory.policies.note_outside_change)
+    stack.callback(watcher.follow(team.requests.directory, requests.read_outside_answers))
+    known = team.tasks.watch_external_changes(process.agent_factory.policies.note_outside_change)
     stack.callback(known.close)
     follow: Any = partial(guest.check_tasks, known)
     stack.callback(team.tasks.store.watch(watcher, follow))
-    connect_owners(None, team, parts.agent_factory.toolset.jobs)
+    connect_owners(None, team, process.jobs)
 
 
 async def _end_jobs(agent_factory: AgentFactory) -> None:

@@ -31,42 +31,26 @@ from teamwright.member_process.lead_connection import (
 )
 from teamwright.member_process.member import LedMember, remote_state
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
-from teamwright.protocol.events import SessionOpened
 from teamwright.protocol.ids import SessionId
 from teamwright.protocol.member_flags import MemberFlags
 from teamwright.protocol.members import RosterMember
 from teamwright.session.agents.factory import AgentFactory
-from teamwright.session.agents.model_sources import SessionModels
+from teamwright.session.agents.policies import AgentPolicies, OnAlways
 from teamwright.session.control.agent_actions import ActionContext
-from teamwright.session.preparation import SessionContext, ask_timeout, load_member_context
+from teamwright.session.preparation import SessionContext, load_member_context
 from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.spawn_file import VARIABLE, SpawnFile, discard, options_of, restore_variables
-from teamwright.session.wiring.process_parts import (
-    AgentServices,
-    make_agent_factory,
-    make_models,
-    make_policies,
-    open_background_jobs,
-    open_call_counter,
-    start_services,
-)
-from teamwright.session.wiring.team_factory import JoinedTeam, connect_budget, make_team, take_tasks, totals_until
-from teamwright.session.wiring.worktrees import enter_session_worktree
+from teamwright.session.wiring.process_assembly import AgentServices, assemble
+from teamwright.session.wiring.team_factory import JoinedTeam, make_team, take_tasks, totals_until
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.event_log import EventLog, log_path, read_recent
 from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.file_watcher import Watcher
-from teamwright.subagents.reports import job_end_notice
 from teamwright.tasks.task_store import TaskInterest
 from teamwright.team_records.file_stores import FileStores
 from teamwright.team_records.team_state import Incarnation, process_directory
 from teamwright.team_records.team_status import TeamStatus
-from teamwright.teams.job_notices import (
-    connect_owners,
-    continue_waiting_subagents,
-    notify_lost,
-    notify_lost_subagents,
-)
+from teamwright.teams.job_notices import connect_owners
 from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.plan_approval import resume_plan
 from teamwright.teams.spawn import start_in_process
@@ -74,7 +58,6 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import ReportEnd, TeamPorts
 
 if TYPE_CHECKING:
-    from teamwright.agent.agent import Agent
     from teamwright.member_process.external_membership import ExternalMembership
     from teamwright.member_process.remote import RemoteMember
 
@@ -255,24 +238,32 @@ async def _join(
     room = process_directory(Path(incarnation.transcript))
     await _take_files(room, spawn, home_context, remote, stack)
     context = replace(home_context, room=room, resumed=log_path(room).exists())
-    log = line.log = EventLog(log_path(room))
-    stack.callback(log.close)
-    if begun is not None:
-        begun(log)
-    log.emit(SessionOpened(member=spawn.member, pid=os.getpid(), session=context.id))
-    watcher = await stack.enter_async_context(Watcher())
-    approver = RemoteApprover(line, log.emit)
-    agent_factory, models, warnings = await _agent_factory(
-        context, log, approver, stack, is_elsewhere=remote is not None
-    )
 
     async def report_end(name: str, cause: str, agreed_to: str | None) -> None:
         await led_member.departed(name, cause, agreed_to)
 
-    team = _team(spawn, context, agent_factory, line, log, watcher=watcher, report_end=report_end, remote=remote)
-    actions = _action_context(context, agent_factory, models, team)
-    led_member = LedMember(team, agent_factory, line, actions, approver.is_waiting, remote)
-    agent_factory.policies.on_always = led_member.add_always_rules
+    role = MemberRole(
+        context,
+        spawn,
+        line,
+        remote,
+        begun=begun,
+        report_end=report_end,
+        on_always=lambda text, rules: led_member.add_always_rules(text, rules),
+    )
+    process = await assemble(role, stack)
+    log, team, agent_factory = process.log, process.team, process.agent_factory
+    await process.jobs.wait_for_orphan_cleanup()
+    approver = role.approver
+    reading = cache(partial(ConfigReloader, context, agent_factory))
+    led_member = LedMember(
+        team,
+        agent_factory,
+        line,
+        lambda agent: ActionContext(team, agent_factory, process.models, agent, reading),
+        approver.is_waiting,
+        remote,
+    )
     line.attach(led_member)
     line.forward_earlier_events()
     log.subscribe(led_member.record_mode, live=False)
@@ -280,15 +271,16 @@ async def _join(
     log.subscribe(led_member.record_event, live=False)
     if remote is not None:
         log.subscribe(remote.note_event, live=False)
-    connect_budget(agent_factory.budget_tracker, team, log)
-    _follow_tasks(team, watcher, led_member, TaskInterest(spawn.member, led_member.drop_tasks), stack)
+    known = team.tasks.watch_external_changes(led_member.note_outside_change)
+    stack.callback(known.close)
+    interest = TaskInterest(spawn.member, led_member.drop_tasks)
+    stack.callback(team.tasks.store.watch(process.watcher, partial(led_member.check_tasks, known), interest))
+    connect_owners(None, team, process.jobs)
     stack.push_async_callback(end_work, agent_factory)
     entry = await _entry(team, spawn, remote)
     led_member.require_wanted()
     teammate = await _start(team, entry, incarnation, spawn, stack)
-    notify_lost(agent_factory.toolset.jobs, team, None, job_end_notice)
-    await continue_waiting_subagents(agent_factory.toolset.agents, team, None, approver.calls_left_open())
-    notify_lost_subagents(agent_factory.toolset.agents, team, None)
+    await process.continue_jobs(None, approver.calls_left_open())
     await take_tasks(agent_factory.budget_tracker, team)
     led_member.set_member(teammate)
     stack.push_async_callback(led_member.close)
@@ -299,89 +291,88 @@ async def _join(
         agent_factory=agent_factory,
         log=log,
         line=line,
-        watcher=watcher,
+        watcher=process.watcher,
         led_member=led_member,
         settings=context.settings,
-        warnings=tuple(warnings),
+        warnings=process.warnings,
     )
 
 
-def _action_context(
-    context: SessionContext, agent_factory: AgentFactory, models: SessionModels, team: SessionTeam
-) -> Callable[[Agent], ActionContext]:
-    """Return a function that creates the context of the lead's actions on an agent of this process."""
-    reading = cache(partial(ConfigReloader, context, agent_factory))
-    return lambda agent: ActionContext(team, agent_factory, models, agent, reading)
+class MemberRole:
+    """The part of a member, which its lead controls over the line, in the assembly of its process.
 
+    `begun` receives its log before the first event, `report_end` the end of the member, `on_always` the rules of an
+    "always" that is answered here. `approver` exists once the
+    services are made.
+    """
 
-async def _agent_factory(
-    context: SessionContext, log: EventLog, approver: RemoteApprover, stack: AsyncExitStack, *, is_elsewhere: bool
-) -> tuple[AgentFactory, SessionModels, list[str]]:
-    line = approver.line
-    numbers = open_call_counter(context, log)
-    models = make_models(context, numbers)
-    stack.push_async_callback(models.aclose)
-    jobs = open_background_jobs(context, stack)
-    policies = make_policies(context)
-    approver.own_policies = policies if is_elsewhere else None
-    services = AgentServices(
-        policies,
-        jobs,
-        numbers,
-        approver,
-        ShutdownRefusal(),
-        approver.grant,
-        admit_elsewhere=RemoteSpawnLimit(line),
-        left_open=approver.was_left_open,
-    )
-    budget_tracker = MemberBudget(line, context.settings.each, partial(totals_until, log.path, log.last_number))
-    agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
-    agent_factory.plans.configure(context.settings, ask_timeout(context))
-    await enter_session_worktree(context, agent_factory, stack)
-    warnings = start_services(context, log, agent_factory, stack)
-    await jobs.wait_for_orphan_cleanup()
-    return agent_factory, models, warnings
+    lead_answers: bool | None = None
+    is_led_externally: bool = False
 
+    def __init__(
+        self,
+        context: SessionContext,
+        spawn: SpawnFile,
+        line: LeadConnection,
+        remote: RemoteMember | None,
+        *,
+        begun: OnStarted | None,
+        report_end: ReportEnd,
+        on_always: OnAlways,
+    ) -> None:
+        self.context = context
+        self.member = spawn.member
+        self._spawn = spawn
+        self._line = line
+        self._remote = remote
+        self._begun = begun
+        self._report_end = report_end
+        self.on_always: OnAlways | None = on_always
 
-def _team(
-    spawn: SpawnFile,
-    context: SessionContext,
-    agent_factory: AgentFactory,
-    line: LeadConnection,
-    log: EventLog,
-    *,
-    watcher: Watcher,
-    report_end: ReportEnd,
-    remote: RemoteMember | None,
-) -> SessionTeam:
-    """Return the team as its lead created it, without this process's member."""
-    doorbells = TeamDoorbells(context.home, spawn.directory)
-    status = TeamStatus.from_log(read_recent(log_path(context.home.session(context.cwd, context.id))))
-    ports = TeamPorts(
-        watch_mailbox=lambda name, look: team.mailbox(name).watch(watcher, look),
-        report_end=report_end,
-        on_plan=lambda request: line.notify("plan", request=request["id"], target=request["target"]),
-        open_doorbell=doorbells.listen,
-        wake_other_process=doorbells.ring,
-        remote_state=partial(remote_state, status),
-    )
-    commits = remote.commits(spawn, line) if remote is not None else None
-    joined = JoinedTeam(spawn.team, spawn.directory, spawn.model, commits=commits)
-    team = make_team(context, log, agent_factory, status, ports, joined)
-    agent_factory.team = team
-    agent_factory.plans.join_team(team)
-    return team
+    def open_log(self) -> EventLog:
+        """Open the member's log, whose events the line forwards."""
+        log = self._line.log = EventLog(log_path(self.context.directory))
+        if self._begun is not None:
+            self._begun(log)
+        return log
 
+    def make_services(self, log: EventLog, watcher: Watcher, policies: AgentPolicies) -> AgentServices:
+        """Create the services, which ask the lead's process."""
+        line = self._line
+        self.approver = approver = RemoteApprover(line, log.emit)
+        approver.own_policies = None if self._remote is None else policies
+        return AgentServices(
+            approver,
+            ShutdownRefusal(),
+            approver.grant,
+            MemberBudget(line, self.context.settings.each, partial(totals_until, log.path, log.last_number)),
+            admit_elsewhere=RemoteSpawnLimit(line),
+            left_open=approver.was_left_open,
+        )
 
-def _follow_tasks(
-    team: SessionTeam, watcher: Watcher, led_member: LedMember, interest: TaskInterest, stack: AsyncExitStack
-) -> None:
-    """Follow changes of the task list by others, and connect owners with their jobs."""
-    known = team.tasks.watch_external_changes(led_member.note_outside_change)
-    stack.callback(known.close)
-    follow = partial(led_member.check_tasks, known)
-    stack.callback(team.tasks.store.watch(watcher, follow, interest))
-    connect_owners(None, team, led_member.agent_factory.toolset.jobs)
+    def set_mode(self, agent_factory: AgentFactory) -> None:
+        """Do nothing: the member has the mode of its spec, and the lead's policy comes over the line."""
+
+    def make_team(self, log: EventLog, watcher: Watcher, agent_factory: AgentFactory) -> SessionTeam:
+        """Join the team as its lead created it."""
+        context = self.context
+        spawn = self._spawn
+        line = self._line
+        doorbells = TeamDoorbells(context.home, spawn.directory)
+        status = TeamStatus.from_log(read_recent(log_path(context.home.session(context.cwd, context.id))))
+        ports = TeamPorts(
+            watch_mailbox=lambda name, look: team.mailbox(name).watch(watcher, look),
+            report_end=self._report_end,
+            on_plan=lambda request: line.notify("plan", request=request["id"], target=request["target"]),
+            open_doorbell=doorbells.listen,
+            wake_other_process=doorbells.ring,
+            remote_state=partial(remote_state, status),
+        )
+        commits = self._remote.commits(spawn, line) if self._remote is not None else None
+        joined = JoinedTeam(spawn.team, spawn.directory, spawn.model, commits=commits)
+        team = make_team(context, log, agent_factory, status, ports, joined)
+        agent_factory.join_team(team)
+        return team
 
 
 async def _start(

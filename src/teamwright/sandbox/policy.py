@@ -214,6 +214,9 @@ class SandboxSettings(Struct, frozen=True):
     opens: tuple[str, ...] = ("/",)
 
 
+AUTO_ALLOW = "sandbox.auto_allow"
+"""The setting that is offered at a terminal, once a person has allowed a command that the sandbox holds."""
+
 UNBOUNDED = SandboxSettings(SandboxMode.OFF, NetworkAccess.ALLOW, ("/",), ("/",), auto_allow=True, processes=0)
 """Bounds that narrow nothing: the values of an agent type or a team file that names none."""
 

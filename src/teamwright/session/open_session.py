@@ -7,18 +7,14 @@ packages below and the settings.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.prompt import load_conversation
-from teamwright.approvals.request_queue import RequestQueue
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_confirmation import UsageMarks
 from teamwright.config.trust import require_person_for_mode
@@ -26,50 +22,48 @@ from teamwright.config.trusted_skills import shelf_warnings
 from teamwright.external.file_changes import TeamWatcher
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.events import ModeChanged, Notice, SessionOpened, TeamEvent, ToolCalled
+from teamwright.protocol.events import ModeChanged, Notice, TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, iso_time
 from teamwright.saved.retention import prune_hourly, remove_session
 from teamwright.saved.run_repository import foreign_owner_warnings
 from teamwright.saved.sessions import SessionView, save_title
 from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.factory_parts import start_reading_state
-from teamwright.session.agents.model_sources import SessionModels, no_tools_warning
+from teamwright.session.agents.model_sources import no_tools_warning
+from teamwright.session.agents.policies import AgentPolicies, OnAlways
 from teamwright.session.command_start import find_database
 from teamwright.session.control.stop_listener import StopListener
-from teamwright.session.modes_and_grants import SavedMode, load_mode, make_grants, restore_mode, save_mode
+from teamwright.session.modes_and_grants import (
+    SavedMode,
+    SessionModes,
+    load_mode,
+    make_grants,
+    restore_mode,
+    save_mode,
+)
 from teamwright.session.options import Options, mark_portions
-from teamwright.session.preparation import SessionContext, ask_timeout, load_context, trust_warnings
+from teamwright.session.preparation import SessionContext, load_context, trust_warnings
 from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.session import Session
 from teamwright.session.shell_command import run_shell_command
 from teamwright.session.wiring.integration import SessionIntegration
 from teamwright.session.wiring.member_processes import MemberProcesses
-from teamwright.session.wiring.process_parts import (
+from teamwright.session.wiring.process_assembly import (
+    AgentProcess,
     AgentServices,
-    make_agent_factory,
-    make_models,
-    make_policies,
+    assemble,
+    collect_notices,
     make_request_queue,
-    open_background_jobs,
-    open_call_counter,
     require_known_tools,
-    start_services,
 )
-from teamwright.session.wiring.team_factory import connect_budget, make_team, totals_until
-from teamwright.session.wiring.telemetry import caller_span, start_telemetry
-from teamwright.session.wiring.worktrees import enter_session_worktree
+from teamwright.session.wiring.team_factory import make_team, totals_until
 from teamwright.storage.event_log import EventLog, Subscriber, log_path, read_recent
 from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import make_private
 from teamwright.subagents.reports import job_end_notice
 from teamwright.team_records.team_status import TeamStatus
-from teamwright.teams.job_notices import (
-    connect_owners,
-    continue_waiting_subagents,
-    notify_lost,
-    notify_lost_subagents,
-)
+from teamwright.teams.job_notices import connect_owners
 from teamwright.teams.lead_agent import Lead
 from teamwright.teams.resume_result import ResumeResult
 from teamwright.teams.shutdown_deadlines import ShutdownDeadlines
@@ -92,20 +86,6 @@ async def open_session(options: Options, end: Callable[[], None] | None = None) 
             await _close(session)
 
 
-async def _close(session: Session) -> None:
-    """Close the session completely despite cancellation, bounded by the deadlines of members and jobs."""
-    closing = asyncio.ensure_future(session.close())
-    cancelled = False
-    while not closing.done():
-        try:
-            await asyncio.wait({closing})
-        except asyncio.CancelledError:
-            cancelled = True
-    closing.result()
-    if cancelled:
-        raise asyncio.CancelledError
-
-
 async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None] | None) -> Session:
     context = load_context(options)
     await asyncio.sleep(0)  # between the larger steps of an opening other tasks of the loop run
@@ -114,166 +94,186 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     if not context.resumed or options.fork:
         undo.callback(_remove, context)
     context, subscriber = await _open_stores(context, stack, end)
-    log, team_status = _log(context, stack, subscriber)
     git = None if context.resumed else start_reading_state(context.cwd)
-    pruning = _pruning(context, log, stack)
-    watcher = await stack.enter_async_context(Watcher())
-    numbers = open_call_counter(context, log)
-    models = make_models(context, numbers)
-    stack.push_async_callback(models.aclose)
-    requests = make_request_queue(context, log, watcher)
-    policies = make_policies(context)
-    grants = make_grants(context, log, policies, lambda: session.modes)
-    jobs = open_background_jobs(context, stack)
-    deadlines = ShutdownDeadlines()
-    await asyncio.sleep(0)
-    services = AgentServices(
-        policies, jobs, numbers, requests, deadlines, grants, permits=requests, left_open=requests.was_left_open
-    )
-    agent_factory = _agent_factory(context, models, log, requests, services)
-    await asyncio.sleep(0)
-    note, unserved = await _start_services(context, log, agent_factory, stack)
-    requests.answerers.append(grants.answer)
-    processes = MemberProcesses(
-        context, agent_factory, log, watcher, agent_factory.policy.rules, requests.calls_left_open
-    )
-    integration = SessionIntegration(context, agent_factory, log)
-    ports = TeamPorts(
-        agent_factory.plans.watch,
-        worktrees=lambda: agent_factory.worktrees,
-        work_directory=agent_factory.work_directory,
-        launcher_for=processes.launcher_for,
-        is_integrating=lambda: integration.is_working,
-        watch_mailbox=lambda name, look: files.follow(name, look),
-        watch_file=watcher.follow,
-        open_doorbell=lambda name, look: outside.open_doorbell(name, look),
-    )
-    team = make_team(context, log, agent_factory, team_status, ports)
-    files = await stack.enter_async_context(TeamWatcher(team, watcher))
-    log.subscribe(files.note_event, live=False)
-    await asyncio.sleep(0)
-    requests.set_team(team, always=context.settings.lead_answers)
-    outside = StopListener(team, log.emit, watcher, deadlines, end, on_ring=requests.read_outside_answers)
-    with _collect_notices(log) as notices:
-        agent = await agent_factory.lead(team, git or _conversation(context, agent_factory))
+    role = LeadRole(context, end, subscriber, current_modes=lambda: session.modes)
+    process = await assemble(role, stack)
+    log, team, agent_factory = process.log, process.team, process.agent_factory
+    pruning = asyncio.create_task(_prune(context, log), name="retention")
+    stack.push_async_callback(asyncio.wait, {pruning})
+    await stack.enter_async_context(role.files)
+    log.subscribe(role.files.note_event, live=False)
+    with collect_notices(log) as notices:
+        agent = await agent_factory.lead(team, git or _load_conversation(context, agent_factory))
     await asyncio.sleep(0)
     require_known_tools(agent_factory, team)
     if agent.toolbox.offered_tools and not agent.model.card.tools:
         notices.append(no_tools_warning(agent.model.card))
-    lead = _lead(context, agent, team, jobs, agent_factory.budget_tracker.marks, note)
-    warnings = (*_lost_lines(agent, log), *_warnings(context, agent_factory, (*unserved, *notices)))
-    await processes.require_backends()
+    lead = _make_lead(context, agent, process)
+    await role.processes.require_backends()
     session = Session(
         id=context.id,
         options=options,
         lead=lead,
         team=team,
         agent_factory=agent_factory,
-        models=models,
+        models=process.models,
         log=log,
         lease=lease,
-        requests=requests,
-        deadlines=deadlines,
-        jobs=jobs,
-        outside=outside,
+        requests=role.requests,
+        deadlines=role.deadlines,
+        jobs=process.jobs,
+        outside=role.outside,
         reloading=ConfigReloader(context, agent_factory),
-        integration=integration,
-        warnings=warnings,
-        processes=processes,
+        integration=role.integration,
+        warnings=_warnings(context, process, agent, notices),
+        processes=role.processes,
         pruning=pruning,
     )
     log.subscribe(partial(_count_event, session), live=False)
-    connect_budget(agent_factory.budget_tracker, team, log)
-    await _resume_team(session, context, undo)
+    await _resume_team(session, process, context, undo)
     return session
 
 
-def _warnings(context: SessionContext, agent_factory: AgentFactory, unserved: Sequence[str]) -> tuple[str, ...]:
-    """Return the ignored parts of the configuration, a line each."""
-    settings = context.settings.warnings
-    kinds = agent_factory.resolver.warnings()
-    git = foreign_owner_warnings(context.cwd)
-    lines = (*trust_warnings(context), *git, *settings, *unserved, *kinds, *shelf_warnings(agent_factory.toolset.shelf))
-    return tuple(dict.fromkeys(lines))  # a warning of an agent type is also an event of the lead's creation
+class LeadRole:
+    """The lead's part in the assembly of its process. The attributes exist once the method that makes them was called.
 
-
-def _pruning(context: SessionContext, log: EventLog, stack: AsyncExitStack) -> asyncio.Task[None]:
-    task = asyncio.create_task(_prune(context, log), name="retention")
-    stack.push_async_callback(asyncio.wait, {task})
-    return task
-
-
-async def _prune(context: SessionContext, log: EventLog) -> None:
-    """Remove old sessions and archives, and emit a notice. A try that removes none is not repeated within an hour."""
-    removed = str(await prune_hourly(context.home, context.settings.retention_days, keep=context.id))
-    if removed:
-        log.emit(Notice(member=LEAD, text=removed))
-
-
-def _lead(
-    context: SessionContext, agent: Agent, team: SessionTeam, jobs: BackgroundJobs, marks: UsageMarks | None, note: str
-) -> Lead:
-    """Create the lead of the team, with a note. Background commands end with their owners, which are notified of each
-    end.
+    `subscriber` follows the log; `end` ends the process; `current_modes` returns the modes of the session.
     """
+
+    member: str = LEAD
+    lead_answers: bool | None = None
+    is_led_externally: bool = False
+    on_always: OnAlways | None = None
+
+    def __init__(
+        self,
+        context: SessionContext,
+        end: Callable[[], None] | None,
+        subscriber: Subscriber | None,
+        current_modes: Callable[[], SessionModes],
+    ) -> None:
+        self.context = context
+        self._end = end
+        self._subscriber = subscriber
+        self._current_modes = current_modes
+
+    def open_log(self) -> EventLog:
+        """Open the session's log, which keeps the states of all members."""
+        path = log_path(self.context.directory)
+        self._team_status = TeamStatus.from_log(read_recent(path))
+        log = EventLog(path, self._team_status)
+        if self._subscriber is not None:
+            log.subscribe(self._subscriber, live=False)
+        return log
+
+    def make_services(self, log: EventLog, watcher: Watcher, policies: AgentPolicies) -> AgentServices:
+        """Create the queue of requests, the grants and the budget of the session."""
+        context = self.context
+        self.requests = requests = make_request_queue(context, log, watcher)
+        self.deadlines = ShutdownDeadlines()
+        self._grants = grants = make_grants(context, log, policies, self._current_modes)
+        portions = mark_portions(context.options, context.settings.run_defaults)
+        budget_tracker = BudgetTracker(
+            context.options.budget,
+            each=context.settings.each,
+            earlier=partial(totals_until, log.path, log.last_number),
+            assumed=context.options.assumed,
+            marks=UsageMarks(portions, requests) if portions else None,
+            spent=context.options.spent,
+        )
+        return AgentServices(
+            requests, self.deadlines, grants, budget_tracker, permits=requests, left_open=requests.was_left_open
+        )
+
+    def set_mode(self, agent_factory: AgentFactory) -> None:
+        """Set the lead's mode: the flag's, else the saved one, else the settings'."""
+        context = self.context
+        policy = agent_factory.policy
+        saved_mode = load_mode(context.directory) if context.resumed else None
+        may_bypass = context.options.may_bypass
+        require_person_for_mode(context.home, Mode.BYPASS if may_bypass else policy.mode)
+        agent_factory.may_bypass = may_bypass or policy.mode is Mode.BYPASS
+        agent_factory.mode_untold = saved_mode is not None
+        if context.options.permission_mode is not None:
+            save_mode(context.directory, SavedMode(policy.display_mode, policy.mode))
+        elif saved_mode is not None:
+            restore_mode(policy, saved_mode)
+        if policy.is_delegating and not agent_factory.toolset.teams:
+            raise UsageError("usage", "a lead cannot delegate while teams are switched off", note="nothing was started")
+
+    def make_team(self, log: EventLog, watcher: Watcher, agent_factory: AgentFactory) -> SessionTeam:
+        """Create the team, and what watches its files and its processes."""
+        context = self.context
+        requests = self.requests
+        self.processes = MemberProcesses(
+            context, agent_factory, log, watcher, agent_factory.policy.rules, requests.calls_left_open
+        )
+        self.integration = SessionIntegration(context, agent_factory, log)
+        ports = TeamPorts(
+            agent_factory.plans.watch,
+            worktrees=lambda: agent_factory.worktrees,
+            work_directory=agent_factory.work_directory,
+            launcher_for=self.processes.launcher_for,
+            is_integrating=lambda: self.integration.is_working,
+            watch_mailbox=lambda name, look: self.files.follow(name, look),
+            watch_file=watcher.follow,
+            open_doorbell=lambda name, look: self.outside.open_doorbell(name, look),
+        )
+        team = make_team(context, log, agent_factory, self._team_status, ports)
+        self.files = TeamWatcher(team, watcher)
+        self.outside = StopListener(
+            team, log.emit, watcher, self.deadlines, self._end, on_ring=requests.read_outside_answers
+        )
+        requests.answerers.append(self._grants.answer)  # after the hooks, which the agent factory added
+        requests.set_team(team, always=context.settings.lead_answers)
+        return team
+
+
+def _load_conversation(context: SessionContext, agent_factory: AgentFactory) -> Conversation:
+    return load_conversation(context.home.transcript(context.cwd, context.id), agent_factory.prefixes)
+
+
+def _make_lead(context: SessionContext, agent: Agent, process: AgentProcess) -> Lead:
+    """Create the lead of the team. Background commands end with their owners, which are notified of each end."""
+    team = process.team
     team.set_lead_model(agent.model.card.name, agent.effort_text)
     known = team.status.members.get(LEAD)
     if (mode := str(agent.policy.display_mode)) != ((known.mode if known is not None else "") or Mode.DEFAULT):
         team.emit(ModeChanged(member=LEAD, mode=mode))
+    marks = process.agent_factory.budget_tracker.marks
+
+    def note_prompt(id: str, text: str) -> None:
+        record_prompt(context.directory / "history", id, text)
+        if marks is not None:
+            marks.note_prompt()
+
     lead = Lead(
         agent,
         team,
         owes_answer=context.resumed and agent.conversation.owes_answer,
         on_shell=partial(run_shell_command, agent),
-        on_prompt=partial(_record_prompt, context.directory / "history", marks),
+        on_prompt=note_prompt,
     )
-    if note:
-        lead.add_note(note)
-    connect_owners(lead, team, jobs)
+    if process.note:
+        lead.add_note(process.note)
+    connect_owners(lead, team, process.jobs)
     return lead
 
 
-async def _start_services(
-    context: SessionContext, log: EventLog, agent_factory: AgentFactory, stack: AsyncExitStack
-) -> tuple[str, list[str]]:
-    """Start what agents use, in the session's worktree if it has one. Returns a note to the lead, and warnings."""
-    with _collect_notices(log, "info", "warning") as lines:
-        note = await enter_session_worktree(context, agent_factory, stack)
-    return note, [*lines, *start_services(context, log, agent_factory, stack)]
-
-
-def _record_prompt(history: Path, marks: UsageMarks | None, id: str, text: str) -> None:
-    """Record a prompt of the user in the history of edits, and count the time of the marks from it."""
-    record_prompt(history, id, text)
-    if marks is not None:
-        marks.note_prompt()
-
-
-async def _open_stores(
-    context: SessionContext, stack: AsyncExitStack, end: Callable[[], None] | None
-) -> tuple[SessionContext, Subscriber | None]:
-    """Return the context with the stores of its team, if they are in a database, and what follows the log then."""
-    address = find_database(context.options.database, context.home, context.env)
-    if address is None:
-        return context, None
-    from teamwright.session.database_session import open_database_session
-
-    database = await open_database_session(context, address, stack, end)
-    return database.context, database.note_event
-
-
-def _log(context: SessionContext, stack: AsyncExitStack, subscriber: Subscriber | None) -> tuple[EventLog, TeamStatus]:
-    """Open the session's log with an event of this process; return it with the states of all members."""
-    path = log_path(context.directory)
-    team_status = TeamStatus.from_log(read_recent(path))
-    log = EventLog(path, team_status)
-    stack.callback(log.close)
-    if subscriber is not None:
-        log.subscribe(subscriber, live=False)
-    start_telemetry(context, log, stack)
-    opened = SessionOpened(member=LEAD, pid=os.getpid(), session=context.id, traceparent=caller_span(context))
-    log.emit(opened)
-    return log, team_status
+def _warnings(context: SessionContext, process: AgentProcess, agent: Agent, notices: Sequence[str]) -> tuple[str, ...]:
+    """Return what was lost in damaged files, and the ignored parts of the configuration, a line each."""
+    lost = [str(lines) for lines in (agent.conversation.lost_lines, process.log.lost_lines) if lines is not None]
+    agent_factory = process.agent_factory
+    lines = (
+        *trust_warnings(context),
+        *foreign_owner_warnings(context.cwd),
+        *context.settings.warnings,
+        *process.warnings,
+        *notices,
+        *agent_factory.resolver.warnings(),
+        *shelf_warnings(agent_factory.toolset.shelf),
+    )
+    return (*lost, *dict.fromkeys(lines))  # a warning of an agent type is also an event of the lead's creation
 
 
 def _count_event(session: Session, _number: int, event: TeamEvent) -> None:
@@ -283,28 +283,12 @@ def _count_event(session: Session, _number: int, event: TeamEvent) -> None:
         asyncio.get_running_loop().call_soon(session.requests.read_outside_answers)
 
 
-@contextmanager
-def _collect_notices(log: EventLog, *levels: str) -> Generator[list[str]]:
-    """Collect the warnings, or the notices of these levels, of the block, before a user interface is attached."""
-    texts: list[str] = []
-
-    def note(_number: int, event: TeamEvent) -> None:
-        if isinstance(event, Notice) and event.level in (levels or ("warning",)):
-            texts.append(event.text)
-
-    unsubscribe = log.subscribe(note, live=False)
-    try:
-        yield texts
-    finally:
-        unsubscribe()
-
-
-async def _resume_team(session: Session, context: SessionContext, undo: ExitStack) -> None:
+async def _resume_team(session: Session, process: AgentProcess, context: SessionContext, undo: ExitStack) -> None:
     """Resume the team, and notify owners of lost background commands. After a failure, suspend resumed members."""
     try:
         hooking = session.agent_factory.toolset.hooking
         source = context.options.start_source or ("resume" if context.resumed else "startup")
-        with _collect_notices(session.log) as notices:
+        with collect_notices(session.log) as notices:
             await hooking.fire_start(source, session.lead, context.options.setup)
         session.warnings += tuple(notices)
         if context.resumed or context.options.adopt is not None:
@@ -319,17 +303,15 @@ async def _resume_team(session: Session, context: SessionContext, undo: ExitStac
             await _resume_team_in(session, context, directory, why)
         elif context.resumed and (found := await session.team.teams.find_led_by(session.id)) is not None:
             why = f"Your session was interrupted and continues now ({iso_time()}) with its team."
-            with _collect_notices(session.log) as notices:
+            with collect_notices(session.log) as notices:
                 await _resume_team_in(session, context, found.directory, why)
             session.warnings += tuple(notices)
         elif context.resumed:
             session.resumed = ResumeResult(repaired=len(session.lead.agent.conversation.unanswered_calls()))
             session.warnings += _unreadable_teams(context)
         session.requests.close_abandoned()
-        notify_lost(session.jobs, session.team, session.lead, job_end_notice)
         left_open = {id for _, id in session.requests.calls_left_open()}
-        await continue_waiting_subagents(session.agents, session.team, session.lead, left_open)
-        notify_lost_subagents(session.agents, session.team, session.lead)
+        await process.continue_jobs(session.lead, left_open)
     except BaseException:
         if await session.team.teams.find_led_by(session.id) is not None:
             undo.pop_all()  # it leads that team now: its files stay, so that it can be resumed
@@ -362,6 +344,20 @@ async def _resume_team_in(session: Session, context: SessionContext, directory: 
         await former.close()
 
 
+async def _close(session: Session) -> None:
+    """Close the session completely despite cancellation, bounded by the deadlines of members and jobs."""
+    closing = asyncio.ensure_future(session.close())
+    cancelled = False
+    while not closing.done():
+        try:
+            await asyncio.wait({closing})
+        except asyncio.CancelledError:
+            cancelled = True
+    closing.result()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
 def _take_lease(context: SessionContext, stack: AsyncExitStack) -> Lease:
     """Take the lease of the session's directory, and store a new title. Without persistence its files are removed at
     the end.
@@ -389,47 +385,21 @@ def _remove(context: SessionContext) -> None:
     context.home.transcript(context.cwd, context.id).unlink(missing_ok=True)
 
 
-def _agent_factory(
-    context: SessionContext,
-    models: SessionModels,
-    log: EventLog,
-    requests: RequestQueue,
-    services: AgentServices,
-) -> AgentFactory:
-    """Create the agent factory of the session, in the mode of its lead."""
-    earlier = partial(totals_until, log.path, log.last_number)
-    options = context.options
-    each = context.settings.each
-    portions = mark_portions(options, context.settings.run_defaults)
-    marks = UsageMarks(portions, requests) if portions else None
-    budget_tracker = BudgetTracker(
-        options.budget, each=each, earlier=earlier, assumed=options.assumed, marks=marks, spent=options.spent
-    )
-    agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
-    agent_factory.plans.configure(context.settings, ask_timeout(context))
-    return _in_mode(context, agent_factory)
+async def _open_stores(
+    context: SessionContext, stack: AsyncExitStack, end: Callable[[], None] | None
+) -> tuple[SessionContext, Subscriber | None]:
+    """Return the context with the stores of its team, if they are in a database, and what follows the log then."""
+    address = find_database(context.options.database, context.home, context.env)
+    if address is None:
+        return context, None
+    from teamwright.session.database_session import open_database_session
+
+    database = await open_database_session(context, address, stack, end)
+    return database.context, database.note_event
 
 
-def _in_mode(context: SessionContext, agent_factory: AgentFactory) -> AgentFactory:
-    """Set the lead's mode: the flag's, else the saved one, else the settings'."""
-    saved_mode = load_mode(context.directory) if context.resumed else None
-    requested_mode = context.options.permission_mode
-    may_bypass = context.options.may_bypass
-    require_person_for_mode(context.home, Mode.BYPASS if may_bypass else agent_factory.policy.mode)
-    agent_factory.may_bypass = may_bypass or agent_factory.policy.mode is Mode.BYPASS
-    agent_factory.mode_untold = saved_mode is not None
-    if requested_mode is None and saved_mode is not None:
-        restore_mode(agent_factory.policy, saved_mode)
-    elif requested_mode is not None:
-        save_mode(context.directory, SavedMode(agent_factory.policy.display_mode, agent_factory.policy.mode))
-    if agent_factory.policy.is_delegating and not agent_factory.toolset.teams:
-        raise UsageError("usage", "a lead cannot delegate while teams are switched off", note="nothing was started")
-    return agent_factory
-
-
-def _lost_lines(agent: Agent, log: EventLog) -> tuple[str, ...]:
-    return tuple(str(lost) for lost in (agent.conversation.lost_lines, log.lost_lines) if lost is not None)
-
-
-def _conversation(context: SessionContext, agent_factory: AgentFactory) -> Conversation:
-    return load_conversation(context.home.transcript(context.cwd, context.id), agent_factory.prefixes)
+async def _prune(context: SessionContext, log: EventLog) -> None:
+    """Remove old sessions and archives, and emit a notice. A try that removes none is not repeated within an hour."""
+    removed = str(await prune_hourly(context.home, context.settings.retention_days, keep=context.id))
+    if removed:
+        log.emit(Notice(member=LEAD, text=removed))

@@ -263,6 +263,11 @@ class AgentFactory(Struct, dict=True):
         self.env |= workspace.variables
         self.policies.session.enter_worktree(workspace.scope)
 
+    def join_team(self, team: SessionTeam) -> None:
+        """Let the agents of a member process belong to this team."""
+        self.team = team
+        self.plans.join_team(team)
+
     def note_team(self, name: str) -> None:
         """Record that an automatically named worktree of the session is one of this team, which integrates it."""
         if self.worktree is None or self.worktree.record.team != session_list_name(self.session):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakSet
 
 from msgspec import Struct, field
@@ -113,6 +113,10 @@ class Inheritance(Struct, eq=False, weakref=True):
         )
 
 
+OnAlways: TypeAlias = Callable[[str, tuple[Rule, ...]], None]
+"""Receives the text of an "always" that was answered, and its rules."""
+
+
 class AgentPolicies(Struct):
     """The policies of a session. `session` is the lead's without path ownership; `definition` has the roles' paths."""
 
@@ -120,7 +124,7 @@ class AgentPolicies(Struct):
     definition: TeamDefinition | None = None
     lead_answers: bool = False
     """True when a user's setting lets the lead allow all requests of its members."""
-    on_always: Callable[[str, tuple[Rule, ...]], None] | None = None
+    on_always: OnAlways | None = None
     """Called for each "always" that was answered here, when another process has the session's policy."""
     derived: WeakSet[Policy] = field(default_factory=WeakSet[Policy])
     """The policies of live agents."""

@@ -35,7 +35,7 @@ from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.modes_and_grants import set_of_member
 from teamwright.session.preparation import SessionContext, ask_timeout, is_unattended
 from teamwright.session.spawn_file import FILE, SpawnFile, discard, member_environment, options_to_json, wire_token
-from teamwright.session.wiring.process_parts import call_counter_path
+from teamwright.session.wiring.process_assembly import call_counter_path
 from teamwright.storage.event_log import last_number, log_path, parse_event
 from teamwright.storage.json_lines import read_backward
 from teamwright.team_records.life_cycle import USER_CAUSE

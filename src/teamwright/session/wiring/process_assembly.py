@@ -1,17 +1,18 @@
-"""The parts that every process of a session makes alike: models, tools, agents, jobs, requests and the sandbox.
+"""The assembly of a process of a session: lead, member or external member, from its log to its team without members.
 
-The lead's process and the member processes are assembled from the same parts, so agents behave alike in all of them.
+All roles are assembled by `assemble`, in one order, so agents behave alike in all processes. What a role does
+differently is a value or a short method of its `ProcessRole`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,17 +37,16 @@ from teamwright.models.effort import parse_optional_effort
 from teamwright.models.model_pool import ModelPool
 from teamwright.models.model_settings import LIMIT_HEADLESS_S
 from teamwright.models.names import key_variables
-from teamwright.permissions.verdict import Approver, PermissionAnswer, Question
 from teamwright.processes.program_environment import add_changeable, own_variables
-from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.events import Emit, Notice
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.events import Emit, Notice, SessionOpened, TeamEvent
 from teamwright.protocol.ids import LEAD, SessionId, did_you_mean
 from teamwright.protocol.runtime_tags import new_key
-from teamwright.sandbox.policy import NetworkAccess, SandboxMode
+from teamwright.sandbox.policy import AUTO_ALLOW, SandboxMode
 from teamwright.sandbox.temporary_files import TemporaryFiles
 from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.model_sources import ScriptOptions, SessionModels, open_models
-from teamwright.session.agents.policies import AgentPolicies
+from teamwright.session.agents.policies import AgentPolicies, OnAlways
 from teamwright.session.agents.specs import SpecResolver, make_resolver
 from teamwright.session.agents.toolset import PLAN_TOOLS, Toolset
 from teamwright.session.command_start import mask_secrets
@@ -64,10 +64,14 @@ from teamwright.session.process_state import write_sandbox
 from teamwright.session.wiring.hooks_factory import AnsweringApprover, FindFactory, make_hooks
 from teamwright.session.wiring.mcp_factory import make_mcp_servers
 from teamwright.session.wiring.shell_startup import make_shell_startup
-from teamwright.session.wiring.telemetry import call_trace
+from teamwright.session.wiring.team_factory import connect_budget
+from teamwright.session.wiring.telemetry import call_trace, caller_span, start_telemetry
+from teamwright.session.wiring.worktrees import enter_session_worktree
 from teamwright.storage.event_log import EventLog, find_call_number, last_call_number
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
+from teamwright.subagents.reports import job_end_notice
+from teamwright.teams.job_notices import continue_waiting_subagents, notify_lost, notify_lost_subagents
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, BashSettings, remove_variables
@@ -77,43 +81,210 @@ if TYPE_CHECKING:
     from teamwright.sandbox.sandbox import Sandbox
     from teamwright.session.agents.web_search import SessionSearch
     from teamwright.session.mcp_servers import SessionMcpServers
+    from teamwright.teams.lead_agent import Lead
     from teamwright.tools.team.send_message import PermissionAnswers, StopRequests
     from teamwright.worktrees.session_worktrees import SessionWorktrees
 
 
-class AgentServices(Struct, frozen=True):
-    """The services that a process gives its agents.
+class ProcessRole(Protocol):
+    """The role of a process: what differs in its assembly. The methods are called once each, from above to below."""
 
-    `approver` answers permission questions, `stopping` asks members to stop, `keep_grant` stores grants of an approval.
-    `admit_elsewhere` counts sub-agents in the process that counts all of the run. `left_open` returns True for a call
-    that never ran, because its request was left open.
+    context: SessionContext
+    member: str
+    """The agent whose process it is."""
+    lead_answers: bool | None
+    """Whether the lead allows all requests of its members; None: the setting decides."""
+    is_led_externally: bool
+    """True when another program leads the team."""
+    on_always: OnAlways | None
+    """Called for each "always" that is answered here, when another process has the session's policy."""
+
+    def open_log(self) -> EventLog:
+        """Open the log of the process."""
+        ...
+
+    def make_services(self, log: EventLog, watcher: Watcher, policies: AgentPolicies) -> AgentServices:
+        """Create what the role does for the agents of the process."""
+        ...
+
+    def set_mode(self, agent_factory: AgentFactory) -> None:
+        """Set the permission mode of the process. Raises UsageError."""
+
+    def make_team(self, log: EventLog, watcher: Watcher, agent_factory: AgentFactory) -> SessionTeam:
+        """Create the team, or join it, without the members of this process."""
+        ...
+
+
+class AgentServices(Struct, frozen=True):
+    """The services of a role to the agents of its process.
+
+    `approver` answers permission questions, `stopping` asks members to stop, `keep_grant` stores grants of an approval,
+    `budget_tracker` has the budget of their calls. `admit_elsewhere` counts sub-agents in the process that counts all
+    of the run. `left_open` returns True for a call that never ran, because its request was left open.
     """
 
-    policies: AgentPolicies
-    jobs: BackgroundJobs
-    numbers: CallNumbers
     approver: AnsweringApprover
     stopping: StopRequests
     keep_grant: KeepGrant
+    budget_tracker: BudgetTracker
     permits: PermissionAnswers | None = None
     admit_elsewhere: AdmitElsewhere | None = None
     left_open: LeftOpen = never_left_open
 
 
+class AgentProcess(Struct, frozen=True):
+    """An assembled process, which has no agent yet."""
+
+    log: EventLog
+    watcher: Watcher
+    models: SessionModels
+    jobs: BackgroundJobs
+    agent_factory: AgentFactory
+    team: SessionTeam
+    note: str
+    """A note for the lead about the worktree of the session; empty for none."""
+    warnings: tuple[str, ...]
+
+    async def continue_jobs(self, lead: Lead | None, left_open: Collection[str]) -> None:
+        """Notify the owners of jobs that an earlier process lost, and continue sub-agents that waited for an answer.
+
+        `left_open` has the calls whose request was left open.
+        """
+        agents = self.agent_factory.toolset.agents
+        notify_lost(self.jobs, self.team, lead, job_end_notice)
+        await continue_waiting_subagents(agents, self.team, lead, left_open)
+        notify_lost_subagents(agents, self.team, lead)
+
+
+async def assemble(role: ProcessRole, stack: AsyncExitStack) -> AgentProcess:
+    """Assemble the process of this role; `stack` closes its parts in reverse order. Raises TeamwrightError."""
+    context = role.context
+    log = role.open_log()
+    stack.callback(log.close)
+    if role.member == LEAD:
+        start_telemetry(context, log, stack)  # the lead's log has the events of all processes
+    caller = caller_span(context)
+    log.emit(SessionOpened(member=role.member, pid=os.getpid(), session=context.id, traceparent=caller))
+    watcher = await stack.enter_async_context(Watcher())
+    numbers = open_call_counter(context, log)
+    models = make_models(context, numbers)
+    stack.push_async_callback(models.aclose)
+    policies = make_policies(context, lead_answers=role.lead_answers, on_always=role.on_always)
+    jobs = open_background_jobs(context, stack)
+    await asyncio.sleep(0)  # between the larger steps other tasks of the loop run
+    services = role.make_services(log, watcher, policies)
+    agent_factory = make_agent_factory(
+        context, log, models=models, numbers=numbers, policies=policies, jobs=jobs, services=services
+    )
+    agent_factory.plans.configure(context.settings, ask_timeout(context), led_externally=role.is_led_externally)
+    role.set_mode(agent_factory)
+    await asyncio.sleep(0)
+    with collect_notices(log, "info", "warning") as warnings:
+        note = await enter_session_worktree(context, agent_factory, stack)
+    warnings += start_services(context, log, agent_factory, stack)
+    await asyncio.sleep(0)
+    team = role.make_team(log, watcher, agent_factory)
+    connect_budget(services.budget_tracker, team, log)
+    return AgentProcess(log, watcher, models, jobs, agent_factory, team, note, tuple(warnings))
+
+
+@contextmanager
+def collect_notices(log: EventLog, *levels: str) -> Generator[list[str]]:
+    """Collect the warnings, or the notices of these levels, of the block, before a user interface is attached."""
+    texts: list[str] = []
+
+    def note(_number: int, event: TeamEvent) -> None:
+        if isinstance(event, Notice) and event.level in (levels or ("warning",)):
+            texts.append(event.text)
+
+    unsubscribe = log.subscribe(note, live=False)
+    try:
+        yield texts
+    finally:
+        unsubscribe()
+
+
+def call_counter_path(home: Home, cwd: Path, session: SessionId) -> Path:
+    """Return the file in which the processes of a session count their tool calls."""
+    return home.session(cwd, session) / "calls"
+
+
+def open_call_counter(context: SessionContext, log: EventLog) -> CallNumbers:
+    """Open the numbers of tool calls. A resumed session continues its numbers, and knows the earlier ones."""
+    numbers = CallNumbers(
+        last_call_number(log.path) if context.resumed else 0, find_earlier=partial(find_call_number, log.path)
+    )
+    together = call_counter_path(context.home, context.cwd, context.id)
+    if context.room is not None or together.exists():
+        numbers.share(together)
+    return numbers
+
+
+def make_models(context: SessionContext, numbers: CallNumbers) -> SessionModels:
+    """Create the models that agents of this process open."""
+    options = context.options
+    model = options.model if options.model is not None else resumed_model(context)
+    play = ScriptOptions(options.given, numbers.number_for, options.pace_s)
+    settings = model_settings(context.settings)
+    if options.headless:
+        settings = replace(settings, limit_most_s=min(settings.limit_most_s, LIMIT_HEADLESS_S))
+    stores = options.stores
+    pool = ModelPool(context.home, stores.share_rate_limit if stores is not None else None)
+    return open_models(model, settings, context.env, play, pool)
+
+
+def make_policies(context: SessionContext, *, lead_answers: bool | None, on_always: OnAlways | None) -> AgentPolicies:
+    """Create the policies of the session's agents. `lead_answers` has precedence over the setting."""
+    settings = context.settings
+    own = tuple(context.directory / name for name in ("output", "history"))
+    further = find_further_programs(context.places, context.home, context.trust.root)
+    temporary = make_temporary_files(context)
+    session = make_policy(settings, context.home, context.cwd, context.trust, own, temporary, further=further)
+    add_changeable(session.scope.directories)
+    return AgentPolicies(
+        session,
+        context.definition,
+        lead_answers=settings.lead_answers if lead_answers is None else lead_answers,
+        on_always=on_always,
+    )
+
+
+def open_background_jobs(context: SessionContext, stack: AsyncExitStack) -> BackgroundJobs:
+    """Open the background jobs, and end processes that an earlier incarnation left running."""
+    jobs = BackgroundJobs(session=context.directory, redact=lambda command: mask_secrets(command, context.env))
+    stack.push_async_callback(jobs.close)
+    jobs.start_orphan_cleanup()
+    return jobs
+
+
 def make_agent_factory(
     context: SessionContext,
-    models: SessionModels,
-    budget_tracker: BudgetTracker,
     log: EventLog,
+    *,
+    models: SessionModels,
+    numbers: CallNumbers,
+    policies: AgentPolicies,
+    jobs: BackgroundJobs,
     services: AgentServices,
 ) -> AgentFactory:
-    """Create the factory of all agents of this process. `budget_tracker` has the budget of their calls."""
+    """Create the factory of all agents of this process."""
     options = context.options
     settings = context.settings
     trust = context.trust
     resolver = make_resolver(context, log.emit)
     sandbox = sandbox_maker(context, log.emit)
+    approver = services.approver
+    if _offers_auto_allow(context):
+        from teamwright.session.wiring.auto_allow_offer import AutoAllowOffer
+
+        approver = AutoAllowOffer(approver, context, sandbox, log.emit)
     style, problem = _style(context)
+
+    def make_worktrees() -> SessionWorktrees:
+        from teamwright.session.wiring import worktree_factory  # a session without worktrees loads none
+
+        return worktree_factory.make_worktrees(context, agent_factory)
+
     agent_factory = AgentFactory(
         home=context.home,
         session=context.id,
@@ -123,15 +294,16 @@ def make_agent_factory(
             context,
             log,
             services,
-            budget_tracker=budget_tracker,
+            jobs=jobs,
+            policies=policies,
             resolver=resolver,
             sandbox=sandbox,
             find_factory=lambda: agent_factory,
         ),
-        policies=services.policies,
-        approver=with_auto_allow_offer(context, services.approver, sandbox, log.emit),
+        policies=policies,
+        approver=approver,
         keep_grant=services.keep_grant,
-        budget_tracker=budget_tracker,
+        budget_tracker=services.budget_tracker,
         emit=log.emit,
         limits=SpawnLimits(settings.limits, admit_elsewhere=services.admit_elsewhere),
         place=session_environment(context),
@@ -150,17 +322,24 @@ def make_agent_factory(
         lead_type=options.agent,
         usual_lead_type=settings.lead_type,
         tag_key=_tag_key(context),
-        numbers=services.numbers,
+        numbers=numbers,
         attended=log.has_listeners,
         left_open=services.left_open,
         compact=settings.compact,
         resolver=resolver,
-        make_worktrees=lambda: _worktrees(context, agent_factory),
+        make_worktrees=make_worktrees,
     )
     if problem:
         resolver.notify_once(problem)
-    log.subscribe(services.policies.note_event, live=False)
+    log.subscribe(policies.note_event, live=False)
     return agent_factory
+
+
+def _offers_auto_allow(context: SessionContext) -> bool:
+    """Return True when a person is at the terminal of the lead, has not set the setting, and the sandbox is on."""
+    at_terminal = context.options.interactive and context.room is None
+    is_open = AUTO_ALLOW not in context.settings.origins
+    return at_terminal and is_open and context.settings.sandbox.mode is not SandboxMode.OFF
 
 
 def _toolset(
@@ -168,7 +347,8 @@ def _toolset(
     log: EventLog,
     services: AgentServices,
     *,
-    budget_tracker: BudgetTracker,
+    jobs: BackgroundJobs,
+    policies: AgentPolicies,
     resolver: SpecResolver,
     sandbox: Callable[[], Sandbox],
     find_factory: FindFactory,
@@ -176,7 +356,6 @@ def _toolset(
     """Create the toolset, with the hooks, the MCP servers and the web search of the process."""
     settings = context.settings
     options = context.options
-    jobs = services.jobs
     models = model_settings(settings)
     bash = replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models)))
     hooks = make_hooks(
@@ -199,15 +378,15 @@ def _toolset(
         context.env,
         hooks,
         servers,
-        _search(context, bash, budget_tracker, log.emit, servers),
+        _search(context, bash, services.budget_tracker, log.emit, servers),
         teams=are_teams_enabled(context),
         attended=not is_unattended(context),
         notify=partial(_notify_from_thread, asyncio.get_running_loop(), log),
         extra=_python_tools(options.tools, find_factory),
         sandbox=sandbox,
         permits=services.permits,
-        agent_types=partial(resolver.agent_types.tool_description, services.policies.may_start),
-        agent_type_names=partial(resolver.agent_types.type_names, services.policies.may_start),
+        agent_types=partial(resolver.agent_types.tool_description, policies.may_start),
+        agent_type_names=partial(resolver.agent_types.type_names, policies.may_start),
         shelf=make_shelf(settings, context.home, context.trust, context.places.plugins, context.id),
         startup=make_shell_startup(context.home, context.id, bash, context.env, log.emit, jobs.records),
     )
@@ -273,114 +452,12 @@ def _search(
     )
 
 
-def _worktrees(context: SessionContext, agent_factory: AgentFactory) -> SessionWorktrees:
-    from teamwright.session.wiring.worktree_factory import make_worktrees  # a session without worktrees loads none
-
-    return make_worktrees(context, agent_factory)
-
-
 def _tag_key(context: SessionContext) -> str:
     """Return the key of the runtime's tags: a new one for a new session, else the one in its lead's transcript."""
     if not context.resumed and context.room is None:
         return new_key()
     header = read_header(context.home.transcript(context.cwd, context.id))
     return header_tag_key(header or {}) or new_key()
-
-
-def start_services(
-    context: SessionContext, log: EventLog, agent_factory: AgentFactory, stack: AsyncExitStack
-) -> list[str]:
-    """Start the watchdog, and let the stack end what the agents share. Return lines about servers that are left out."""
-    toolset = agent_factory.toolset
-    if toolset.startup is not None:
-        stack.push_async_callback(toolset.startup.close)
-    stack.push_async_callback(toolset.close_sandbox)
-    if context.room is None and toolset.sandbox is not None:
-        start_sandbox_report(context, toolset.sandbox, stack)
-    agent_factory.watchdog = Watchdog(log.emit, stalled_s=context.settings.stalled_after_s)
-    stack.callback(agent_factory.watchdog.close)
-    stack.push_async_callback(toolset.serving.close)
-    return toolset.serving.load()
-
-
-def make_models(context: SessionContext, numbers: CallNumbers) -> SessionModels:
-    """Create the models that agents of this process open."""
-    options = context.options
-    model = options.model if options.model is not None else resumed_model(context)
-    play = ScriptOptions(options.given, numbers.number_for, options.pace_s)
-    settings = model_settings(context.settings)
-    if options.headless:
-        settings = replace(settings, limit_most_s=min(settings.limit_most_s, LIMIT_HEADLESS_S))
-    stores = options.stores
-    pool = ModelPool(context.home, stores.share_rate_limit if stores is not None else None)
-    return open_models(model, settings, context.env, play, pool)
-
-
-def make_policies(context: SessionContext, *, lead_answers: bool | None = None) -> AgentPolicies:
-    """Create the policies of the session's agents. `lead_answers` has precedence over the setting."""
-    settings = context.settings
-    own = tuple(context.directory / name for name in ("output", "history"))
-    further = find_further_programs(context.places, context.home, context.trust.root)
-    temporary = make_temporary_files(context)
-    session = make_policy(settings, context.home, context.cwd, context.trust, own, temporary, further=further)
-    add_changeable(session.scope.directories)
-    return AgentPolicies(
-        session, context.definition, lead_answers=settings.lead_answers if lead_answers is None else lead_answers
-    )
-
-
-def make_request_queue(context: SessionContext, log: EventLog, watcher: Watcher) -> RequestQueue:
-    """Create the request queue of the run, with its files."""
-    options = context.options
-    files = RequestFiles(context.directory, context.id, watch=watcher.follow)
-    return RequestQueue(
-        log.emit,
-        lambda: options.interactive,
-        files,
-        ask_timeout(context),
-        options.on_request,
-        answerer="terminal" if options.interactive else "program",
-        waits=waits_for_answers(context),
-        settings=context.home.settings,
-    )
-
-
-def call_counter_path(home: Home, cwd: Path, session: SessionId) -> Path:
-    """Return the file in which the processes of a session count their tool calls."""
-    return home.session(cwd, session) / "calls"
-
-
-def open_call_counter(context: SessionContext, log: EventLog) -> CallNumbers:
-    """Open the numbers of tool calls. A resumed session continues its numbers, and knows the earlier ones."""
-    numbers = CallNumbers(
-        last_call_number(log.path) if context.resumed else 0, find_earlier=partial(find_call_number, log.path)
-    )
-    together = call_counter_path(context.home, context.cwd, context.id)
-    if context.room is not None or together.exists():
-        numbers.share(together)
-    return numbers
-
-
-def open_background_jobs(context: SessionContext, stack: AsyncExitStack) -> BackgroundJobs:
-    """Open the background jobs, and end processes that an earlier incarnation left running."""
-    jobs = BackgroundJobs(session=context.directory, redact=lambda command: mask_secrets(command, context.env))
-    stack.push_async_callback(jobs.close)
-    jobs.start_orphan_cleanup()
-    return jobs
-
-
-def require_known_tools(agent_factory: AgentFactory, team: SessionTeam) -> None:
-    """Raise UsageError, with the nearest name, for a rule of a flag that names no known tool, which would guard
-    nothing.
-    """
-    tools = PLAN_TOOLS | {tool.name for tool in agent_factory.toolset.tools(Caller(LEAD, team))}
-    known = tools | KNOWN_TOOLS | {"Unconfined", "Task", "MultiEdit"}
-    for rule in agent_factory.policy.rules:
-        if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
-            continue
-        do = did_you_mean(rule.tool, known, [f"the tools are {', '.join(sorted(tools))}"])
-        what = f"the rule {rule.text[:80]} names a tool that does not exist"
-        raise UsageError("usage", what, looked_at=[("from", rule.source)], do=do, note="nothing was started")
 
 
 def sandbox_maker(context: SessionContext, emit: Emit) -> Callable[[], Sandbox]:
@@ -419,80 +496,47 @@ def _make_once(context: SessionContext, emit: Emit) -> Callable[[], Sandbox]:
     return make
 
 
-AUTO_ALLOW = "sandbox.auto_allow"
-"""The setting that is offered at a terminal, once a person has allowed a command that the sandbox holds."""
-
-ACCEPT = "Run them without a question"
-DECLINE = "Ask about them, as before"
-
-_NETWORK = {
-    NetworkAccess.DENY: "They reach no host.",
-    NetworkAccess.ASK: "The first connection to each host asks.",
-    NetworkAccess.ALLOW: "They reach every host, because sandbox.network is allow.",
-}
-
-
-class AutoAllowOffer(Struct):
-    """An approver that asks another one, and offers the setting once. Implements `permissions.verdict.Approver`."""
-
-    approver: Approver
-    context: SessionContext
-    sandbox: Callable[[], Sandbox]
-    emit: Emit
-    is_made: bool = False
-
-    async def ask(self, question: Question) -> PermissionAnswer:
-        """Return the answer of the approver. The setting is offered before the allowed command runs."""
-        answer = await self.approver.ask(question)
-        # Another process, a hook or the lead may have answered: only the person at this terminal decides for the user.
-        if answer.allowed and answer.by == "terminal" and question.auto_allow_answers and not self.is_made:
-            self.is_made = True
-            sandbox = self.sandbox()
-            if sandbox.holds_all and not sandbox.settings.auto_allow:
-                await self._offer(sandbox)
-        return answer
-
-    async def _offer(self, sandbox: Sandbox) -> None:
-        """Ask the person, and keep both answers in the user's settings, so that no later session asks."""
-        question = Question(LEAD, "Bash", "question", self._text(sandbox), "", options=(ACCEPT, DECLINE), owner=LEAD)
-        answer = await self.approver.ask(question)
-        if not answer.allowed or answer.by != "terminal":
-            return
-        accepts = answer.text.strip().lower() in {ACCEPT.lower(), "y", "yes"}
-        try:
-            text = await asyncio.to_thread(self._store, accepts)
-        except TeamwrightError as problem:
-            self.emit(Notice(member=LEAD, text=f"{AUTO_ALLOW} is not changed: {problem.what}", level="warning"))
-            return
-        if accepts:
-            sandbox.turn_on_auto_allow()
-        self.emit(Notice(member=LEAD, text=text))
-
-    def _text(self, sandbox: Sandbox) -> str:
-        return (
-            "May commands like this one run without a question from now on, in all projects?\n"
-            f"The sandbox ({sandbox.implementation().name}) lets them change only the session's directories and caches,"
-            f" and hides credentials. {_NETWORK[sandbox.settings.network]}\n"
-            "Deny and ask rules and the rules about git still apply."
-        )
-
-    def _store(self, accepts: bool) -> str:
-        """Store the answer in the user's settings, and return a sentence that says so. Raises as `set_value` does."""
-        from teamwright.config.settings.edit import SettingTarget, set_value  # loaded only for an answer
-
-        value = "true" if accepts else "false"
-        change = set_value(SettingTarget(self.context.home, self.context.cwd), AUTO_ALLOW, value)
-        return f"saved in {change.file}: {AUTO_ALLOW} {value}"
+def start_services(
+    context: SessionContext, log: EventLog, agent_factory: AgentFactory, stack: AsyncExitStack
+) -> list[str]:
+    """Start the watchdog, and let the stack end what the agents share. Return lines about servers that are left out."""
+    toolset = agent_factory.toolset
+    if toolset.startup is not None:
+        stack.push_async_callback(toolset.startup.close)
+    stack.push_async_callback(toolset.close_sandbox)
+    if context.room is None and toolset.sandbox is not None:
+        start_sandbox_report(context, toolset.sandbox, stack)
+    agent_factory.watchdog = Watchdog(log.emit, stalled_s=context.settings.stalled_after_s)
+    stack.callback(agent_factory.watchdog.close)
+    stack.push_async_callback(toolset.serving.close)
+    return toolset.serving.load()
 
 
-def with_auto_allow_offer(
-    context: SessionContext, approver: Approver, sandbox: Callable[[], Sandbox], emit: Emit
-) -> Approver:
-    """Return an approver that offers the setting; the given one where nothing is to be offered.
+def make_request_queue(context: SessionContext, log: EventLog, watcher: Watcher) -> RequestQueue:
+    """Create the request queue of the run, with its files."""
+    options = context.options
+    files = RequestFiles(context.directory, context.id, watch=watcher.follow)
+    return RequestQueue(
+        log.emit,
+        lambda: options.interactive,
+        files,
+        ask_timeout(context),
+        options.on_request,
+        answerer="terminal" if options.interactive else "program",
+        waits=waits_for_answers(context),
+        settings=context.home.settings,
+    )
 
-    No person is at a terminal, the process is a member's, the setting has a value, or the sandbox is off.
+
+def require_known_tools(agent_factory: AgentFactory, team: SessionTeam) -> None:
+    """Raise UsageError, with the nearest name, for a rule of a flag that names no known tool, which would guard
+    nothing.
     """
-    is_off = context.settings.sandbox.mode is SandboxMode.OFF
-    if not context.options.interactive or context.room is not None or AUTO_ALLOW in context.settings.origins or is_off:
-        return approver
-    return AutoAllowOffer(approver, context, sandbox, emit)
+    tools = PLAN_TOOLS | {tool.name for tool in agent_factory.toolset.tools(Caller(LEAD, team))}
+    known = tools | KNOWN_TOOLS | {"Unconfined", "Task", "MultiEdit"}
+    for rule in agent_factory.policy.rules:
+        if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
+            continue
+        do = did_you_mean(rule.tool, known, [f"the tools are {', '.join(sorted(tools))}"])
+        what = f"the rule {rule.text[:80]} names a tool that does not exist"
+        raise UsageError("usage", what, looked_at=[("from", rule.source)], do=do, note="nothing was started")

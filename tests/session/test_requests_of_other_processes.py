@@ -30,8 +30,7 @@ async def test_a_member_whose_start_is_under_way_is_ended_once_it_lives(tmp_path
         agent_factory, begun, go = team.session.team.builder, asyncio.Event(), asyncio.Event()
 
         class Slow:
-            wire_model = staticmethod(agent_factory.wire_model)
-            resolve = staticmethod(agent_factory.resolve)
+            prepare = staticmethod(agent_factory.prepare)
 
             async def build_teammate(self, *given):
                 begun.set()

@@ -56,12 +56,9 @@ class Failing:
     def __init__(self, builder, step: str, names: set[str]) -> None:
         self.builder, self.step, self.names = builder, step, names
 
-    def resolve(self, spec):
-        return self.builder.resolve(spec)
-
-    async def wire_model(self, spec):
+    async def prepare(self, spec):
         self._fail("model", spec)
-        return await self.builder.wire_model(spec)
+        return await self.builder.prepare(spec)
 
     async def build_teammate(self, spec, team, life):
         self._fail("agent", spec)

@@ -58,8 +58,7 @@ async def test_a_start_that_fails_late_takes_back_name_and_first_prompt(tmp_path
         agent_factory = team.session.team.builder
 
         class Broken:
-            wire_model = staticmethod(agent_factory.wire_model)
-            resolve = staticmethod(agent_factory.resolve)
+            prepare = staticmethod(agent_factory.prepare)
 
             async def build_teammate(self, spec, team, incarnation):
                 raise CannotStart("no-key", "no key")
@@ -81,8 +80,7 @@ async def test_a_start_that_is_cancelled_leaves_nobody_alive(tmp_path, own_home)
         agent_factory, building = inner.builder, asyncio.Event()
 
         class Slow:
-            wire_model = staticmethod(agent_factory.wire_model)
-            resolve = staticmethod(agent_factory.resolve)
+            prepare = staticmethod(agent_factory.prepare)
 
             async def build_teammate(self, spec, team, incarnation):
                 made = await agent_factory.build_teammate(spec, team, incarnation)

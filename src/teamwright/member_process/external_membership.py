@@ -236,12 +236,12 @@ def new_incarnation(
     differences: list[str] = []
     spec = SpawnSpec(prompt="", name=found.name, agent_type=flags.agent_type or GENERAL, plan_mode_required=found.plans)
     try:
-        spec = agent_factory.resolve(spec)
+        spec = agent_factory.resolver.resolve(spec)
     except UsageError as problem:
         if spec.agent_type == GENERAL:
             raise
         differences.append(f"{problem.what}: {found.name} is of the kind {GENERAL}")
-        spec = agent_factory.resolve(
+        spec = agent_factory.resolver.resolve(
             SpawnSpec(prompt="", name=found.name, agent_type=GENERAL, plan_mode_required=found.plans)
         )
     incarnation = Incarnation(

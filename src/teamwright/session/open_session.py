@@ -29,6 +29,7 @@ from teamwright.saved.run_repository import foreign_owner_warnings
 from teamwright.saved.sessions import SessionView, save_title
 from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.factory_parts import start_reading_state
+from teamwright.session.agents.lead_build import build_lead
 from teamwright.session.agents.model_sources import no_tools_warning
 from teamwright.session.agents.policies import AgentPolicies, OnAlways
 from teamwright.session.command_start import find_database
@@ -103,7 +104,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     await stack.enter_async_context(role.files)
     log.subscribe(role.files.note_event, live=False)
     with collect_notices(log) as notices:
-        agent = await agent_factory.lead(team, git or _load_conversation(context, agent_factory))
+        agent = await build_lead(agent_factory, team, git or _load_conversation(context, agent_factory))
     await asyncio.sleep(0)
     require_known_tools(agent_factory, team)
     if agent.toolbox.offered_tools and not agent.model.card.tools:

@@ -9,12 +9,17 @@ from msgspec import Struct
 from teamwright.agent.agent_type import AgentBounds, AgentType
 from teamwright.models.effort import Effort
 from teamwright.protocol.usage import NO_CAPS, Budget
+from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 
 WORKTREE = "worktree"
 """The isolation of an agent with a worktree."""
 
 REMOTE = "remote"
 """The isolation of a teammate on another machine, and the beginning of the names of its backends."""
+
+
+PROGRAM_DEFAULT_MODEL = "default"
+"""The model on the roster of an external member for which no model was named."""
 
 
 class SpawnSpec(Struct, frozen=True):
@@ -65,3 +70,13 @@ class SpawnSpec(Struct, frozen=True):
     def starts_in_plan_mode(self) -> bool:
         """True when it begins in plan mode, and needs an approval to leave it."""
         return self.plan_mode_required or self.mode == "plan"
+
+
+class PreparedAgent(Struct, frozen=True):
+    """A teammate that can start: its resolved spec, and what the resolution found."""
+
+    spec: SpawnSpec
+    model: str
+    """The name of the model that it will use, as the roster shows it."""
+    bounds: SandboxSettings = UNBOUNDED
+    """The bounds of its commands in the sandbox."""

@@ -27,10 +27,9 @@ from teamwright.protocol.mail import InboxEntry, parse_protocol
 from teamwright.protocol.members import IN_PROCESS, MemberState, RosterMember, TeamConfig
 from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Budget
-from teamwright.sandbox.policy import UNBOUNDED
 from teamwright.team_records.life_cycle import BUSY_STATES, ENDED_STATES, LifecycleEvent
 from teamwright.team_records.shared_document import Document
-from teamwright.team_records.spawn_spec import SpawnSpec
+from teamwright.team_records.spawn_spec import PreparedAgent, SpawnSpec
 from teamwright.team_records.team_state import Incarnation, TeamFile, stored_entry
 from teamwright.teams.backend import Location
 from teamwright.teams.backend_teammate import ProcessTeammateBase
@@ -48,9 +47,6 @@ from teamwright.worktrees.worktree_record import find_member_record
 
 START_S = 120.0
 """Seconds until a member must be ready: enough for a busy machine, or a database that is far away."""
-
-PROGRAM_DEFAULT_MODEL = "default"
-"""The model on the roster of an external member for which no model was named."""
 
 MAX_ENDED_KEPT = 64
 """Ended members that are still remembered."""
@@ -73,7 +69,6 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
         raise UsageError("usage", "a teammate needs a prompt", note="nothing was started")
     check_text_size(spec.prompt, "the prompt", "nothing was started")
     name = member_name(spec.name)
-    spec = team.builder.resolve(spec)
     if before := next(
         (teammate for teammate in team.members.values() if spec.call and teammate.call == spec.call), None
     ):
@@ -81,7 +76,8 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
     earlier = await team.state.read() if spec.call and team.exists else None
     if earlier is not None and (over := earlier.describe_end(spec.call)):  # the call started it before a kill
         raise CannotStart("backend", over, do=["Start another one if the work is still to be done."])
-    model = (spec.model or PROGRAM_DEFAULT_MODEL) if spec.command else await team.builder.wire_model(spec)
+    prepared = await team.builder.prepare(spec)
+    spec = prepared.spec
     _refuse_while_closing(team)
     if not spec.command and (incarnation := await find_crashed(team, name)) is not None:
         return await _resume_crashed(team, name, incarnation, spec)
@@ -93,10 +89,10 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
             undo.callback(team.limits.undo)
             await ensure_team(team)
             roster = team.roster
-            entry = _roster_entry(team, spec, name, model)
+            entry = _roster_entry(team, spec, name, prepared.model)
             member = await roster.join(entry, dedupe=team.settings.dedupe_names)
             undo.push_async_callback(roster.remove, member.name)
-            spec, member = await _add_worktree(team, spec, member, undo)
+            spec, member = await _add_worktree(team, prepared, member, undo)
             incarnation = await _begin_incarnation(team, member, spec)
             undo.push_async_callback(end_incarnation, team, member.name, incarnation.incarnation)
             member = await _set_backend(team, member, backend)
@@ -116,9 +112,10 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
 
 
 async def _add_worktree(
-    team: SessionTeam, spec: SpawnSpec, member: RosterMember, undo: AsyncExitStack
+    team: SessionTeam, prepared: PreparedAgent, member: RosterMember, undo: AsyncExitStack
 ) -> tuple[SpawnSpec, RosterMember]:
     """Create the member's worktree if its spec wants one. Raises TeamwrightError; nothing is created then."""
+    spec = prepared.spec
     if not spec.wants_worktree:
         return spec, member
     if spec.cwd is not None:
@@ -129,8 +126,7 @@ async def _add_worktree(
     with suppress(StorageError, CannotStart):  # the queue's worker reports a damaged queue; hooks work without git
         if not await team.stores.integration(team.directory).entries():
             await worktrees.set_aside_integration(team.name)
-    bounds = UNBOUNDED if spec.command else team.builder.command_bounds(spec)
-    record = await worktrees.create(team.name or team.session_list_name, member.name, bounds=bounds)
+    record = await worktrees.create(team.name or team.session_list_name, member.name, bounds=prepared.bounds)
     undo.push_async_callback(worktrees.discard, record)
     member = replace(member, cwd=record.path, worktree_path=record.path)
     await team.roster.add(member)

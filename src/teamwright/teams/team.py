@@ -22,7 +22,6 @@ from teamwright.protocol.members import MemberState
 from teamwright.protocol.setting_types import Seconds, Setting, Switch
 from teamwright.protocol.task import Reviewer, Task
 from teamwright.requests.request_store import RequestStore
-from teamwright.sandbox.policy import SandboxSettings
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.tasks.task_rules import task_info
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from teamwright.tasks.completion_conditions import CheckRunner, MemberWorktrees
     from teamwright.team_records.roster import Roster
     from teamwright.team_records.shared_document import Document
-    from teamwright.team_records.spawn_spec import SpawnSpec
+    from teamwright.team_records.spawn_spec import PreparedAgent, SpawnSpec
     from teamwright.team_records.team_state import Incarnation, TeamFile
     from teamwright.team_records.team_stores import TeamCatalogue, TeamStores
     from teamwright.teams.backend_teammate import TeammateLauncher
@@ -71,20 +70,15 @@ class TeamSettings(Struct, frozen=True):
 class AgentBuilder(Protocol):
     """The port that builds agents, implemented in `session`, from tools, models and settings."""
 
+    async def prepare(self, spec: SpawnSpec) -> PreparedAgent:
+        """Complete the spec by its role and agent type, and check that the agent can start.
+
+        Raises UsageError for an unknown agent type, and TeamwrightError for a model that cannot be used.
+        """
+        ...
+
     async def build_teammate(self, spec: SpawnSpec, team: SessionTeam, incarnation: Incarnation) -> Agent:
         """Return an agent, new or resumed, with the transcript of this incarnation. Raises TeamwrightError."""
-        ...
-
-    def command_bounds(self, spec: SpawnSpec) -> SandboxSettings:
-        """Return the bounds of a teammate's commands in the sandbox."""
-        ...
-
-    async def wire_model(self, spec: SpawnSpec) -> str:
-        """Return the model that the agent will really use, as shown on the roster. Raises TeamwrightError."""
-        ...
-
-    def resolve(self, spec: SpawnSpec) -> SpawnSpec:
-        """Return the spec with the values of its role. Raises UsageError for an unknown agent type."""
         ...
 
 

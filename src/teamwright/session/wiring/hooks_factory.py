@@ -125,7 +125,7 @@ async def _confine(find: FindFactory, root: Path, hook: HookSpec, cwd: Path) -> 
     agent_factory = find()
     if (session := agent_factory.toolset.use_sandbox()) is None:
         return None
-    if (sandbox := session.narrowed(agent_factory.first.sandbox)).is_off:
+    if (sandbox := session.narrowed(agent_factory.lead_inheritance.sandbox)).is_off:
         return None
     from teamwright.session.wiring.work_confinement import confine_line, confine_work, lead_gate, work_request
 

@@ -105,7 +105,7 @@ def _confine(context: SessionContext, agent_factory: AgentFactory, config: Serve
     policy = agent_factory.policy
     if session is None:
         return None
-    sandbox = session.narrowed(narrow(agent_factory.first.sandbox, config.bounds))
+    sandbox = session.narrowed(narrow(agent_factory.lead_inheritance.sandbox, config.bounds))
     project = () if agent_factory.worktree is not None else (context.trust.root,)
     roots = (*project, *policy.scope.directories) if config.worktree is None else (config.worktree,)
     plugins = {f"plugin {plugin.name}": plugin for plugin in context.places.plugins}

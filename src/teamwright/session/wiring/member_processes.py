@@ -80,7 +80,7 @@ class MemberProcesses(Struct):
         log.follow_listeners(hub.set_watched)
         log.subscribe(lambda _number, event: hub.forward(event), live=False)
         policy.follow(lambda: hub.broadcast("policy", policy=services.policy()))
-        bounds = narrow(context.settings.sandbox, agent_factory.first.sandbox)
+        bounds = narrow(context.settings.sandbox, agent_factory.lead_inheritance.sandbox)
         tree = agent_factory.worktree.record.path if agent_factory.worktree is not None else ""
         ours = ProcessLauncher(team, MemberLauncher(context, team, self.backends, hub.path, bounds, tree), hub)
         programs = ExternalPrograms(context, team, self.backends, (*agent_factory.toolset.bash.hidden, VARIABLE))

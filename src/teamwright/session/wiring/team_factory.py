@@ -33,6 +33,7 @@ from teamwright.protocol.events import Emit, Progress, TaskInfo, TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.secret_texts import find_secrets
 from teamwright.protocol.task import Reviewer
+from teamwright.session.agents.agent_builder import SessionAgentBuilder
 from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.command_start import mask_secrets
 from teamwright.session.preparation import SessionContext
@@ -91,8 +92,9 @@ def make_team(
     `status` are the states of its members, `joined` the team that another process leads and guards against ping-pong.
     """
     settings, toolset = context.settings, agent_factory.toolset
+    builder = SessionAgentBuilder(agent_factory)
     toolset.set_agents(
-        Subagents(context.directory, agent_factory, toolset.jobs, agent_factory.limits, log.emit, settings.agents)
+        Subagents(context.directory, builder, toolset.jobs, agent_factory.limits, log.emit, settings.agents)
     )
     definition = context.definition
     review = Reviewer(definition.review) if definition is not None and definition.review else None
@@ -114,7 +116,7 @@ def make_team(
         context.id,
         context.cwd,
         log.emit,
-        agent_factory,
+        builder,
         agent_factory.limits,
         team_settings,
         lead_model=joined.lead_model,
@@ -157,7 +159,7 @@ def _task_checks(context: SessionContext, agent_factory: AgentFactory, find: Fin
         context.directory / "output",
         agent_factory.toolset.use_sandbox,
         agent_factory.approver,
-        lambda: agent_factory.first.sandbox,
+        lambda: agent_factory.lead_inheritance.sandbox,
     )
 
 

@@ -133,7 +133,7 @@ async def _confine(
     """
     program = f"the {purpose} of the worktree {tree.name}"
     session = agent_factory.toolset.use_sandbox()
-    sandbox = session and session.narrowed(narrow(agent_factory.first.sandbox, bounds))
+    sandbox = session and session.narrowed(narrow(agent_factory.lead_inheritance.sandbox, bounds))
     return await confine_line(sandbox, lead_gate(agent_factory), program, (tree,), command, tree)
 
 

@@ -1,14 +1,15 @@
-"""Actions of a person or a program on the lead or a member of a session, by name.
+"""Actions of a person or a program on the lead or a member of a session: one table, `ACTIONS`.
 
-An agent of this process is changed directly, any other one in its own process, with the same results and errors. One
-table, `ACTIONS`, serves both sides: the session's process calls `RemoteAction.perform_at`, and the member's process
-runs the action in `perform`.
+`Action.on` runs a row on an agent: here if the agent lives in this process, otherwise over the socket in the process of
+the member, with the same result and the same errors. Slash commands, the Python API, clients and the member's own
+terminal use the rows. Ends, modes and messages go through the team, which has other ways for them to reach a process.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -49,166 +50,43 @@ BY_USER = "stopped by the user"
 BY_PERSON = "user"
 
 
-async def context_view(session: Session, name: str = "") -> ContextView:
-    """Return the present context of the lead, or of that member. Raises UnknownMember naming the nearest,
-    InvalidName.
+class ActionContext(Struct, frozen=True):
+    """The agent of an action, and the parts of the process in which it lives."""
+
+    team: SessionTeam
+    agent_factory: AgentFactory
+    models: SessionModels
+    agent: Agent
+    reloading: Callable[[], ConfigReloader]
+
+
+class Action(Struct, Generic[T], frozen=True):
+    """One action. `run` runs it with JSON arguments; `encode` and `decode` are for its result as JSON.
+
+    `unchanged` says in errors what did not happen. Raises TeamwrightError on both sides alike.
     """
-    agent = find_live_agent(session.lead, session.team, name, "nothing was looked at")
-    return await CONTEXT.perform_at(agent) if isinstance(agent, ProcessTeammateBase) else agent_context(agent)
 
+    name: str
+    run: Callable[[ActionContext, Arguments], Awaitable[T]]
+    encode: Callable[[T], Arguments]
+    decode: Callable[[Arguments], T]
+    unchanged: str = NOTHING
 
-# ── compaction ───────────────────────────────────────────────────────────────────────────────────────────────
+    def find(self, session: Session, name: str) -> Agent | ProcessTeammateBase:
+        """Return the agent of that name, the lead for an empty one.
 
+        Raises UnknownMember naming the nearest, InvalidName, and TeamRefused for a member that another program runs.
+        """
+        return find_live_agent(session.lead, session.team, name, self.unchanged)
 
-class PendingCompaction(Struct, frozen=True):
-    """A requested compaction; `waits` means that the agent runs it before its next model call."""
-
-    member: str
-    waits: bool
-    task: asyncio.Task[CompactResult]
-
-
-async def compact_agent(session: Session, name: str = "", keep: str = "") -> CompactResult:
-    """Compact the conversation of the lead or a member, at once or before its next model call, and wait for it.
-
-    `keep` says what the summary must contain. Raises UnknownMember; all other failures are in the result.
-    """
-    return await _start_compaction(find_live_agent(session.lead, session.team, name, "nothing was compacted"), keep)
-
-
-def request_compaction(session: Session, name: str = "", keep: str = "") -> PendingCompaction:
-    """Request a compaction without waiting for it; it is cancelled with the session. Raises UnknownMember."""
-    agent = find_live_agent(session.lead, session.team, name, "nothing was compacted")
-    waits = (
-        agent.state in BUSY_STATES if isinstance(agent, ProcessTeammateBase) else agent.compaction.turn_lock.locked()
-    )
-    task = asyncio.create_task(_result(_start_compaction(agent, keep)), name=f"compaction of {agent.name}")
-    session.compactions.add(task)
-    task.add_done_callback(session.compactions.discard)
-    return PendingCompaction(agent.name, waits, task)
-
-
-async def _result(compacting: Awaitable[CompactResult]) -> CompactResult:
-    """Return the result of a compaction that no caller waits for; its member may end before."""
-    try:
-        return await compacting
-    except TeamwrightError as problem:
-        return CompactResult(False, why=problem.what)
-
-
-async def _start_compaction(agent: Agent | ProcessTeammateBase, keep: str) -> CompactResult:
-    if isinstance(agent, ProcessTeammateBase):
-        return await COMPACT.perform_at(agent, keep=keep)
-    return await compact_now(agent, keep)
-
-
-async def clear_lead(session: Session) -> CompactResult:
-    """Clear the lead's conversation; members and all files stay. Raises TeamRefused in a turn."""
-    return await session.lead.clear()
-
-
-# ── side questions ───────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def ask_agent(session: Session, question: str, name: str = "", by: str = BY_PERSON) -> str:
-    """Ask the lead or a member a question in passing, also while it works, and return the answer.
-
-    Raises UnknownMember, and as `ask_side_question`.
-    """
-    agent = find_live_agent(session.lead, session.team, name, "nothing was asked")
-    if isinstance(agent, ProcessTeammateBase):
-        return await ASK.perform_at(agent, question=question, by=by)
-    return await ask_side_question(agent, question, by)
-
-
-# ── another model ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def set_model(session: Session, model: str | Model, member: str = "", by: str = "user") -> ModelChange:
-    """Change the model of the lead or of that member, like `change_model`. Also raises UnknownMember."""
-    agent = find_live_agent(session.lead, session.team, member, NOTHING)
-    if isinstance(agent, ProcessTeammateBase):
-        return await _set_remote_model(session, agent, model, by)
-    return await change_model(session.team, session.agent_factory, session.models, agent, model, by)
-
-
-async def set_member_budget(session: Session, teammate: Teammate, budget: Budget) -> Budget:
-    """Change the caps of a member, also for a resume, and return those that apply.
-
-    Raises TeamRefused for a member that another program runs.
-    """
-    team = session.team
-    if teammate.name.lower() in team.external.external_names:
-        what = f"another program runs {teammate.name}: what it uses is not counted here, and cannot be capped"
-        raise TeamRefused("team-refused", what, note=NOTHING)
-    if isinstance(teammate, ProcessTeammateBase):
-        holds = await ALLOW.perform_at(teammate, budget=budget.as_json())
-    else:
-        holds = session.agent_factory.budget_tracker.set_budget(teammate.name, budget)
-        teammate.note_raised_budget()
-    await save_budget(team.state, teammate.name, holds)
-    return holds
-
-
-async def _set_remote_model(
-    session: Session, teammate: ProcessTeammateBase, model: str | Model, by: str
-) -> ModelChange:
-    """Change the model in the member's process, after this process checked the price for the run's cap on money."""
-    if not isinstance(model, str):
-        raise TeamRefused(
-            "team-refused",
-            f"{teammate.name} runs in a separate process, which cannot receive a model object",
-            do=["name the model, as provider/model"],
-            note=NOTHING,
-        )
-    _, opened = await session.models.choose(model)
-    require_affordable(session.agent_factory, teammate.name, opened.card)
-    change = await MODEL.perform_at(teammate, model=model, by=by)
-    await change_entry(session.team, teammate.name, lambda entry: replace(entry, model=opened.card.name))
-    return change
-
-
-async def models_in_use(session: Session) -> list[tuple[str, str, int]]:
-    """Return the lead and all live members: name, model, and the tokens of its window, 0 where unknown here."""
-    agents = [session.lead.agent, *(teammate.agent for teammate in session.team.in_process_members)]
-    rows = [(agent.name, agent.model.card.name, agent.model.card.context_tokens) for agent in agents]
-    for teammate in remote_members(session.team):
-        rows.append((teammate.name, teammate.model, await _window(session, teammate.model)))
-    return rows
-
-
-async def _window(session: Session, model: str) -> int:
-    try:
-        return (await session.models.open(model, "")).card.context_tokens
-    except TeamwrightError:
-        return 0
-
-
-# ── configuration that is read again ─────────────────────────────────────────────────────────────────────────
-
-
-async def reload_session(session: Session) -> ReloadResult:
-    """Apply changes of the configuration to all agents, in all processes.
-
-    Raises CannotStart, UsageError; then nothing is changed. A notice reports a member process that fails.
-    """
-    reloading = session.reloading
-    result, fresh = await reloading.apply(
-        [session.lead.agent, *(teammate.agent for teammate in session.team.in_process_members)]
-    )
-    theirs = await asyncio.gather(*(_reload_member(session, teammate) for teammate in remote_members(session.team)))
-    result = replace(result, members=(*result.members, *(name for names in theirs for name in names)))
-    reloading.notify(result, fresh)
-    return result
-
-
-async def _reload_member(session: Session, teammate: ProcessTeammateBase) -> tuple[str, ...]:
-    try:
-        return await RELOAD.perform_at(teammate)
-    except TeamwrightError as problem:
-        text = f"{teammate.name} continues unchanged: {problem.what}"
-        session.team.emit(Notice(member=teammate.name, text=text, level="warning"))
-        return ()
+    async def on(self, session: Session, agent: Agent | ProcessTeammateBase, **arguments: Any) -> T:
+        """Run the action on an agent of the session, in the process where it lives. Raises its errors, and TeamRefused
+        when that process is unreachable.
+        """
+        if isinstance(agent, ProcessTeammateBase):
+            return self.decode(await agent.perform(self.name, **arguments))
+        here = ActionContext(session.team, session.agent_factory, session.models, agent, lambda: session.reloading)
+        return await self.run(here, arguments)
 
 
 # ── jobs of this process ─────────────────────────────────────────────────────────────────────────────────────
@@ -221,7 +99,8 @@ def describe_job(task: SubagentRun | Job) -> str:
 
 def list_running(agent_factory: AgentFactory, owner: str) -> list[str]:
     """Return the running sub-agents, then the background commands, of this owner, a line each."""
-    agents, jobs = agent_factory.toolset.agents, agent_factory.toolset.jobs
+    agents = agent_factory.toolset.agents
+    jobs = agent_factory.toolset.jobs
     runs = [f"{describe_job(run)}{'' if run.background else ', waited for'}" for run in agents.running_runs(owner)]
     return [*runs, *(describe_job(job) for job in jobs.list(owner) if job.state == "running")]
 
@@ -273,7 +152,8 @@ def move_to_background(agent_factory: AgentFactory, name: str = "", owner: str =
 
     Returns it as shown to people; None for an unknown name.
     """
-    agents, jobs = agent_factory.toolset.agents, agent_factory.toolset.jobs
+    agents = agent_factory.toolset.agents
+    jobs = agent_factory.toolset.jobs
     if name:
         chosen = agents.find(name)
         if chosen is None:
@@ -283,35 +163,7 @@ def move_to_background(agent_factory: AgentFactory, name: str = "", owner: str =
     return [*map(describe_job, moved), *jobs.move_to_background(owner)]
 
 
-# ── the table of actions, for both sides ─────────────────────────────────────────────────────────────────────
-
-
-class ActionContext(Struct, frozen=True):
-    """The agent of an action, and the parts of the process in which it lives."""
-
-    team: SessionTeam
-    agent_factory: AgentFactory
-    models: SessionModels
-    agent: Agent
-    reloading: Callable[[], ConfigReloader]
-
-
-class RemoteAction(Struct, Generic[T], frozen=True):
-    """One action. `perform` runs it with JSON arguments; `encode` and `decode` are for its result as JSON.
-
-    Raises TeamwrightError on both sides alike.
-    """
-
-    name: str
-    perform: Callable[[ActionContext, Arguments], Awaitable[T]]
-    encode: Callable[[T], Arguments]
-    decode: Callable[[Arguments], T]
-
-    async def perform_at(self, member: ProcessTeammateBase, **arguments: Any) -> T:
-        """Run the action in the member's process. Raises its errors, and TeamRefused when the process is
-        unreachable.
-        """
-        return self.decode(await member.perform(self.name, **arguments))
+# ── the table ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _context(here: ActionContext, _arguments: Arguments) -> ContextView:
@@ -375,47 +227,178 @@ def _decode_compaction(fields: Arguments) -> CompactResult:
     return CompactResult(**values)
 
 
-def _lines(fields: Arguments) -> tuple[str, ...]:
-    return tuple(fields["lines"])
-
-
-def _some_lines(fields: Arguments) -> tuple[str, ...] | None:
-    return None if fields["lines"] is None else tuple(fields["lines"])
-
-
 def _encode_lines(lines: tuple[str, ...] | None) -> Arguments:
     return {"lines": lines}
 
 
-CONTEXT = RemoteAction("context", _context, to_builtins, partial(convert, type=ContextView))
+def _decode_lines(fields: Arguments) -> tuple[str, ...]:
+    return tuple(fields["lines"])
+
+
+CONTEXT = Action("context", _context, to_builtins, partial(convert, type=ContextView), "nothing was looked at")
 """Return the content of the context window."""
-COMPACT = RemoteAction("compact", _compact, _encode_compaction, _decode_compaction)
+COMPACT = Action("compact", _compact, _encode_compaction, _decode_compaction, "nothing was compacted")
 """Compact the conversation; `keep` says what the summary must contain."""
-MODEL = RemoteAction("model", _model, to_builtins, partial(convert, type=ModelChange))
+MODEL = Action("model", _model, to_builtins, partial(convert, type=ModelChange))
 """Change the model to `model`, a name, from the next call on, for `by`."""
-RELOAD = RemoteAction("reload", _reload, _encode_lines, _lines)
+RELOAD = Action("reload", _reload, _encode_lines, _decode_lines)
 """Reload the configuration of the process; return the agents that get a new prefix."""
-RUNNING = RemoteAction("running", _running, _encode_lines, _lines)
+RUNNING = Action("running", _running, _encode_lines, _decode_lines)
 """Return the running sub-agents and commands, a line each."""
-BACKGROUND = RemoteAction("background", _background, _encode_lines, _some_lines)
+BACKGROUND = Action(
+    "background",
+    _background,
+    _encode_lines,
+    lambda fields: None if fields["lines"] is None else _decode_lines(fields),
+)
 """Move to the background what the member itself waits for, or what has that `name`. None: unknown name."""
-FOREGROUND = RemoteAction("foreground", _foreground, _encode_lines, _lines)
+FOREGROUND = Action("foreground", _foreground, _encode_lines, _decode_lines)
 """Return what the member and its sub-agents wait for, a line each."""
-STOP = RemoteAction("stop", _stop, lambda what: {"what": what}, lambda fields: fields["what"])
+STOP = Action("stop", _stop, lambda what: {"what": what}, lambda fields: fields["what"])
 """Stop the sub-agent or command of that `name`. Return the result; None when no running job has the name."""
-ALLOW = RemoteAction(
+ALLOW = Action(
     "allow", _allow, lambda holds: {"budget": holds.as_json()}, lambda fields: Budget.from_json(fields["budget"])
 )
 """Change the caps that `budget` contains; return the resulting caps."""
-ASK = RemoteAction("ask", _ask, lambda text: {"text": text}, lambda fields: str(fields["text"]))
+ASK = Action("ask", _ask, lambda text: {"text": text}, lambda fields: str(fields["text"]), "nothing was asked")
 """Answer the `question` of a person, asked `by` someone, beside the work of the member."""
 
-ACTIONS: Mapping[str, RemoteAction[Any]] = {
+ACTIONS: Mapping[str, Action[Any]] = {
     act.name: act for act in (CONTEXT, COMPACT, MODEL, RELOAD, RUNNING, BACKGROUND, FOREGROUND, STOP, ALLOW, ASK)
 }
 
 
 async def perform(here: ActionContext, name: str, arguments: Arguments) -> Arguments | None:
-    """Run an action here and return its result; None for an unknown action. Raises TeamwrightError."""
+    """Run an action that came over the socket, and return its result; None for an unknown one. Raises
+    TeamwrightError.
+    """
     act = ACTIONS.get(name)
-    return None if act is None else act.encode(await act.perform(here, arguments))
+    return None if act is None else act.encode(await act.run(here, arguments))
+
+
+# ── the actions as a person and the API call them ────────────────────────────────────────────────────────────
+
+
+async def context_view(session: Session, name: str = "") -> ContextView:
+    """Return the present context of the lead, or of that member. Raises as `Action.find`."""
+    return await CONTEXT.on(session, CONTEXT.find(session, name))
+
+
+async def compact_agent(session: Session, name: str = "", keep: str = "") -> CompactResult:
+    """Compact the conversation of the lead or a member, at once or before its next model call, and wait for it.
+
+    `keep` says what the summary must contain. Raises UnknownMember; all other failures are in the result.
+    """
+    return await COMPACT.on(session, COMPACT.find(session, name), keep=keep)
+
+
+class PendingCompaction(Struct, frozen=True):
+    """A requested compaction; `waits` means that the agent runs it before its next model call."""
+
+    member: str
+    waits: bool
+    task: asyncio.Task[CompactResult]
+
+
+def request_compaction(session: Session, name: str = "", keep: str = "") -> PendingCompaction:
+    """Request a compaction without waiting for it; it is cancelled with the session. Raises UnknownMember."""
+    agent = COMPACT.find(session, name)
+    waits = (
+        agent.state in BUSY_STATES if isinstance(agent, ProcessTeammateBase) else agent.compaction.turn_lock.locked()
+    )
+
+    async def compact() -> CompactResult:
+        try:
+            return await COMPACT.on(session, agent, keep=keep)
+        except TeamwrightError as problem:  # no caller waits, and the member may end before
+            return CompactResult(False, why=problem.what)
+
+    task = asyncio.create_task(compact(), name=f"compaction of {agent.name}")
+    session.compactions.add(task)
+    task.add_done_callback(session.compactions.discard)
+    return PendingCompaction(agent.name, waits, task)
+
+
+async def clear_lead(session: Session) -> CompactResult:
+    """Clear the lead's conversation; members and all files stay. Raises TeamRefused in a turn."""
+    return await session.lead.clear()
+
+
+async def set_model(session: Session, model: str | Model, member: str = "", by: str = "user") -> ModelChange:
+    """Change the model of the lead or of that member, like `change_model`. Also raises as `Action.find`.
+
+    For a member in another process this one checks the price for the run's cap on money, and changes the roster.
+    """
+    agent = MODEL.find(session, member)
+    if not isinstance(agent, ProcessTeammateBase):
+        return await change_model(session.team, session.agent_factory, session.models, agent, model, by)
+    if not isinstance(model, str):
+        raise TeamRefused(
+            "team-refused",
+            f"{agent.name} runs in a separate process, which cannot receive a model object",
+            do=["name the model, as provider/model"],
+            note=NOTHING,
+        )
+    _, opened = await session.models.choose(model)
+    require_affordable(session.agent_factory, agent.name, opened.card)
+    change = await MODEL.on(session, agent, model=model, by=by)
+    await change_entry(session.team, agent.name, lambda entry: replace(entry, model=opened.card.name))
+    return change
+
+
+async def models_in_use(session: Session) -> list[tuple[str, str, int]]:
+    """Return the lead and all live members: name, model, and the tokens of its window, 0 where unknown here."""
+    agents = [session.lead.agent, *(teammate.agent for teammate in session.team.in_process_members)]
+    rows = [(agent.name, agent.model.card.name, agent.model.card.context_tokens) for agent in agents]
+    for teammate in remote_members(session.team):
+        window = 0
+        with suppress(TeamwrightError):
+            window = (await session.models.open(teammate.model, "")).card.context_tokens
+        rows.append((teammate.name, teammate.model, window))
+    return rows
+
+
+async def set_member_budget(session: Session, teammate: Teammate, budget: Budget) -> Budget:
+    """Change the caps of a member, also for a resume, and return those that apply.
+
+    Raises TeamRefused for a member that another program runs.
+    """
+    team = session.team
+    if teammate.name.lower() in team.external.external_names:
+        what = f"another program runs {teammate.name}: what it uses is not counted here, and cannot be capped"
+        raise TeamRefused("team-refused", what, note=NOTHING)
+    holds = await ALLOW.on(session, ALLOW.find(session, teammate.name), budget=budget.as_json())
+    await save_budget(team.state, teammate.name, holds)
+    return holds
+
+
+async def ask_agent(session: Session, question: str, name: str = "", by: str = BY_PERSON) -> str:
+    """Ask the lead or a member a question in passing, also while it works, and return the answer.
+
+    Raises UnknownMember, and as `ask_side_question`.
+    """
+    return await ASK.on(session, ASK.find(session, name), question=question, by=by)
+
+
+async def reload_session(session: Session) -> ReloadResult:
+    """Apply changes of the configuration to all agents, in all processes.
+
+    Raises CannotStart, UsageError; then nothing is changed. A notice reports a member process that fails.
+    """
+
+    async def reload_member(teammate: ProcessTeammateBase) -> tuple[str, ...]:
+        try:
+            return await RELOAD.on(session, teammate)
+        except TeamwrightError as problem:
+            text = f"{teammate.name} continues unchanged: {problem.what}"
+            session.team.emit(Notice(member=teammate.name, text=text, level="warning"))
+            return ()
+
+    reloading = session.reloading
+    result, fresh = await reloading.apply(
+        [session.lead.agent, *(teammate.agent for teammate in session.team.in_process_members)]
+    )
+    theirs = await asyncio.gather(*map(reload_member, remote_members(session.team)))
+    result = replace(result, members=(*result.members, *(name for names in theirs for name in names)))
+    reloading.notify(result, fresh)
+    return result

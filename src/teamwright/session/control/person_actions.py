@@ -52,7 +52,8 @@ ANSWERS_S = 3.0
 
 def live_members(session: Session) -> list[MemberStatus]:
     """Return the lead, then all live members, in the order of joining, with the states of their lifecycles."""
-    budget_tracker, lead = session.agent_factory.budget_tracker, session.lead
+    budget_tracker = session.agent_factory.budget_tracker
+    lead = session.lead
     first = MemberStatus(
         LEAD,
         MemberState.WORKING if lead.busy else MemberState.IDLE,
@@ -173,7 +174,7 @@ async def stop_task(session: Session, name: str) -> str | None:
     found = find_job(session.agent_factory, name)
     if found is None or found.state != "running":
         for teammate in remote_members(session.team):
-            if (stopped := await _of(STOP.perform_at(teammate, name=name), None)) is not None:
+            if (stopped := await _of(STOP.on(session, teammate, name=name), None)) is not None:
                 return stopped
     return None if found is None else await stop_running(session.agent_factory, found)
 
@@ -182,7 +183,7 @@ async def list_jobs(session: Session, owner: str) -> list[str]:
     """Return the jobs of a member that still run: its sub-agents, then its background commands, a line each."""
     teammate = session.team.find(owner)
     if isinstance(teammate, ProcessTeammateBase):
-        return list(await _of(RUNNING.perform_at(teammate), ()))
+        return list(await _of(RUNNING.on(session, teammate), ()))
     return list_running(session.agent_factory, owner)
 
 
@@ -206,7 +207,7 @@ def interrupt_member(session: Session, name: str) -> bool:
 async def list_foreground(session: Session) -> list[str]:
     """Return what agents wait for and a person can move to the background, a line each with its name first."""
     theirs = remote_members(session.team)
-    there = await asyncio.gather(*(_of(FOREGROUND.perform_at(teammate), ()) for teammate in theirs))
+    there = await asyncio.gather(*(_of(FOREGROUND.on(session, teammate), ()) for teammate in theirs))
     return [*foreground_here(session.agent_factory), *(line for lines in there for line in lines)]
 
 
@@ -224,11 +225,11 @@ async def move_to_background(session: Session, name: str) -> list[str]:
         teammate = find_member(session.team, name, "nothing was moved", running_ids(agent_factory))
     except UnknownMember:
         for one in theirs:
-            if (there := await _of(BACKGROUND.perform_at(one, name=name), None)) is not None:
+            if (there := await _of(BACKGROUND.on(session, one, name=name), None)) is not None:
                 return list(there)
         raise
     if isinstance(teammate, ProcessTeammateBase):
-        return list(await BACKGROUND.perform_at(teammate, name="") or ())
+        return list(await BACKGROUND.on(session, teammate, name="") or ())
     return here_to_background(agent_factory, owner=LEAD if teammate is None else teammate.name) or []
 
 

@@ -151,7 +151,13 @@ class AdapterBackend:
 
     async def _open(self, launch: Launch, handover: Handover) -> Location:
         adapter = self._adapter
-        facts = {"mark": secrets.token_hex(8), **_launch_values(launch)}
+        facts = {
+            "mark": secrets.token_hex(8),
+            "name": launch.name,
+            "team": launch.team,
+            "session": launch.session,
+            "color": launch.color,
+        }
         values = {**self._environment_values, **facts, "command": shlex.join(handover.argv)}
         async with self._open_lock:
             output = await self._create(values, handover.argv)
@@ -253,7 +259,3 @@ class AdapterBackend:
 
     def _unreachable_error(self, location: Location, why: str) -> CannotStart:
         return CannotStart("backend", f"{self._adapter.name} {location.id} cannot be reached: {why}")
-
-
-def _launch_values(launch: Launch) -> dict[str, str]:
-    return {"name": launch.name, "team": launch.team, "session": launch.session, "color": launch.color}

@@ -7,10 +7,10 @@ member processes and the team; calls that do not concern a team go to `MemberCal
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -285,7 +285,9 @@ class MemberConnections:
                     team.wake_idle()
             case MessageSent(member=sender, to=to) if not event.wire:
                 if count_message(team, sender, to):
-                    self._start_notify(notify_lead(team, sender, to))
+                    task = asyncio.create_task(notify_lead(team, sender, to))
+                    self._notify_tasks.add(task)
+                    task.add_done_callback(self._notify_tasks.discard)
                 team.wake(to)
             case MessageSent(to=to, wire=wire):
                 if wire == wire_type(ShutdownRejected):
@@ -294,11 +296,6 @@ class MemberConnections:
             case _:
                 pass
         team.changed.set()
-
-    def _start_notify(self, telling: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(telling)
-        self._notify_tasks.add(task)
-        task.add_done_callback(self._notify_tasks.discard)
 
 
 def _is_followed_by_remote_members(event: TeamEvent) -> bool:
@@ -323,7 +320,8 @@ class _Connection:
         self.process: ProcessTeammate | None = None
 
     def handle_note(self, name: str, arguments: IpcBody, /) -> None:
-        process, exchange = self.process, self._hub
+        process = self.process
+        exchange = self._hub
         if process is None:
             return
         match name:
@@ -333,10 +331,17 @@ class _Connection:
                 exchange.receive_event(process, int(arguments["n"]), arguments["event"], facts=facts, is_past=past)
             case "live":
                 exchange.emit_live(arguments["event"])
-            case "rests" | "mode":
-                _update_mode_or_rest(process, name, arguments)
+            case "rests":
+                process.note_rest(arguments)
+            case "mode":
+                process.reported_mode = str(arguments["mode"])
             case "bye" | "failed":
-                _record_end(process, arguments)
+                if "error" in arguments:
+                    process.start_error = error_from_json(arguments["error"])
+                else:
+                    process.end = ProcessEnd(
+                        str(arguments["how"]), str(arguments["cause"]), str(arguments.get("agreed_to") or "")
+                    )
             case "plan":
                 process.note_plan(arguments)
                 if arguments["request"] and exchange.team.ports.on_plan is not None:
@@ -356,19 +361,3 @@ class _Connection:
         if self.process is None:
             raise TeamRefused("team-refused", "a process must identify itself first", note="nothing was done")
         return await self._hub.requests.handle_call(self.process.name, name, arguments)
-
-
-def _update_mode_or_rest(process: ProcessTeammate, what: str, arguments: IpcBody) -> None:
-    """Update the process's state: idle, or its own permission mode."""
-    if what == "mode":
-        process.reported_mode = str(arguments["mode"])
-    else:
-        process.note_rest(arguments)
-
-
-def _record_end(process: ProcessTeammate, arguments: IpcBody) -> None:
-    """Record how the process ended, or why it could not start."""
-    if "error" in arguments:
-        process.start_error = error_from_json(arguments["error"])
-    else:
-        process.end = ProcessEnd(str(arguments["how"]), str(arguments["cause"]), str(arguments.get("agreed_to") or ""))

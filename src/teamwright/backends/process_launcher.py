@@ -93,7 +93,9 @@ class ProcessLauncher:
             if await self._reconnect(process, incarnation):
                 self._add_member(process, member, undo)
                 process.has_started = True
-                await _resume_plan(process)
+                if process.pending_plan.is_open:  # it waits for an answer here, or receives the one that it missed
+                    with suppress(TeamwrightError):  # it has ended, and its end is handled
+                        await process.perform("plan_answered")
                 return process
         await self.clean_up(incarnation)
         if find_agreement(self.team.requests, member.name, incarnation.incarnation) is not None:
@@ -284,12 +286,3 @@ class ProcessLauncher:
         if team.members.get(process.name) is process:
             del team.members[process.name]
         team.external.own_entries.pop(process.name, None)
-
-
-async def _resume_plan(process: ProcessTeammate) -> None:
-    """Resume an open plan after the lead was killed: it waits for an answer here, or receives the one
-    that it missed.
-    """
-    if process.pending_plan.is_open:
-        with suppress(TeamwrightError):  # it has ended, and its end is handled
-            await process.perform("plan_answered")

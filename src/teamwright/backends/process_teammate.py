@@ -191,12 +191,15 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
 
     def _take_status(self, arguments: Mapping[str, Any]) -> None:
         """Take over the state of a process that worked before this lead."""
-        self.state, self.turns = MemberState(arguments["state"]), int(arguments["turn"])
-        self.model, self.effort = str(arguments["model"]), str(arguments["effort"])
+        self.state = MemberState(arguments["state"])
+        self.turns = int(arguments["turn"])
+        self.model = str(arguments["model"])
+        self.effort = str(arguments["effort"])
         self.reported_mode = str(arguments["mode"])
         request, whom = arguments["plan"]
         self.pending_plan = PendingPlan(str(request), str(whom)) if request else NO_PENDING_PLAN
-        self._rate_limited, self._cap_reason = bool(arguments["limited"]), str(arguments["capped"])
+        self._rate_limited = bool(arguments["limited"])
+        self._cap_reason = str(arguments["capped"])
         detail = str(arguments["detail"])
         self.waiting_on = detail if self.state in EXPLAINED_STATES else ""
         self.ready.set()
@@ -268,7 +271,8 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
             return False
         if state in ENDED_STATES or self.state in ENDED_STATES:
             return False
-        self.state, self.turns = state, event.turn
+        self.state = state
+        self.turns = event.turn
         self.waiting_on = event.detail if state in EXPLAINED_STATES else ""
         if self.waits_for_answer:
             self.team_changed.set()

@@ -566,5 +566,6 @@ def _escape_branch(style: str) -> str:
             depth -= 1
         elif letter in ",}" and not depth and previous != "#":
             out += "#"
-        out, previous = out + letter, letter
+        out = out + letter
+        previous = letter
     return out

@@ -119,7 +119,8 @@ class ExternalLauncher:
             raise CannotStart("backend", f"its program has ended{agreed}, and its conversation with it")
         stranger = self._make_member(member, incarnation, place)
         mode = mode_for_external(team.lead_policy, Mode(incarnation.mode) if incarnation.mode else None)
-        stranger.location, stranger.reported_mode = location, str(Mode.PLAN if member.plan_mode_required else mode)
+        stranger.location = location
+        stranger.reported_mode = str(Mode.PLAN if member.plan_mode_required else mode)
         self._add_member(stranger, member, undo)
         self._start_run(stranger)
         stranger.start(member.is_active)

@@ -251,7 +251,8 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
 
     async def run(self) -> None:
         """Wait until its program ends, or has agreed to; then handle the effects of its end."""
-        ended, going = asyncio.create_task(self._wait_until_ended()), asyncio.create_task(self._agreed_to_stop.wait())
+        ended = asyncio.create_task(self._wait_until_ended())
+        going = asyncio.create_task(self._agreed_to_stop.wait())
         try:
             await asyncio.wait({ended, going}, return_when=asyncio.FIRST_COMPLETED)
             if self.state in ENDED_STATES:
@@ -264,7 +265,9 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
             going.cancel()
         if self.state in ENDED_STATES:
             return
-        words = "" if self.end_cause else await self._shown_output()
+        # The last line of a screen is the program's status line, not its output.
+        on_screen = self.location is None or self.location.kind != DETACHED
+        words = "" if self.end_cause or on_screen else await self._last_line()
         cause = self.end_cause or f"its program ended without a message{words}"
         failed = not self.end_cause
         self.end_cause = cause
@@ -272,13 +275,6 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
         self.transition(LifecycleEvent.FAILED if failed else LifecycleEvent.LEFT, cause)
         await self.report_end(self.name, f"failed: {cause}" if failed else cause)
         self.team_changed.set()
-
-    async def _shown_output(self) -> str:
-        """Return the program's last line of output; empty for a screen, whose last line is the
-        program's status line.
-        """
-        on_screen = self.location is None or self.location.kind != DETACHED
-        return "" if on_screen else await self._last_line()
 
     async def _read_last_mail(self) -> None:
         """Read its last mail, which may contain its agreement to stop."""
@@ -290,7 +286,8 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
     async def _wait_until_ended(self) -> None:
         """Wait until its program has ended: an event if its process is known, else a slow probe while it is working."""
         facts = self.location.facts if self.location is not None else dict[str, str]()
-        pid, start = facts.get("pid", ""), facts.get("start", "")
+        pid = facts.get("pid", "")
+        start = facts.get("start", "")
         process = WatchedProcess.open(int(pid)) if pid.isdigit() and start else None
         if process is not None:
             has_ended = asyncio.Event()

@@ -77,7 +77,8 @@ class TeamWatcher:
             from teamwright.external.roster_watcher import RosterWatcher
             from teamwright.external.task_watcher import TaskWatcher
 
-            team, wake = self._team, self._changed.set
+            team = self._team
+            wake = self._changed.set
             roster = RosterWatcher(team, wake)
             mail = MailWatcher(team, wake, roster.note_agreement)
             self._files = _TeamFiles(TaskWatcher(team, wake), roster, mail)

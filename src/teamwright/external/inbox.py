@@ -188,7 +188,11 @@ class OwnInbox(ExternalTeamInbox):
             entries = await super().unread()
             self._note_unlocked()
         except LockTimeout as problem:
-            entries = self._read_without_lock(problem)
+            self._note_locked(problem)
+            found: Sequence[InboxEntry] = ()
+            with suppress(StorageError):  # another program is writing it
+                found = read_entries(self.path)
+            entries = [self.signer.check(entry) for entry in found if entry.msg_id and not entry.read]
         self._context.dialect.note_mail(entries)
         reader = self._context.reader
         return entries if reader is None else await reader.filter_entries(self, entries)
@@ -202,13 +206,6 @@ class OwnInbox(ExternalTeamInbox):
             self._note_locked(problem)
             return False
         return more
-
-    def _read_without_lock(self, problem: LockTimeout) -> list[InboxEntry]:
-        self._note_locked(problem)
-        found: Sequence[InboxEntry] = ()
-        with suppress(StorageError):  # another program is writing it
-            found = read_entries(self.path)
-        return [self.signer.check(entry) for entry in found if entry.msg_id and not entry.read]
 
     def _note_locked(self, problem: LockTimeout) -> None:
         if not self._is_locked_out:

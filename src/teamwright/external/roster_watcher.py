@@ -147,7 +147,8 @@ class RosterWatcher:
 
     async def _record_external_members(self) -> None:
         """Record in team.json who else is on the roster, so that a damaged roster is rebuilt with them."""
-        team, known = self._team, self._known
+        team = self._team
+        known = self._known
         if known is None:
             return
         names = frozenset(name for name in team.external.external_names if name in known.positions)
@@ -164,7 +165,8 @@ class RosterWatcher:
 
     async def _end_member(self, name: str, why: str) -> None:
         """End an external member: hand back its tasks, remove its entry, notify the lead."""
-        team, known = self._team, self._known
+        team = self._team
+        known = self._known
         member = known.find(name) if known is not None else None
         if known is None or member is None:
             return

@@ -285,12 +285,10 @@ class UncertainChanges:
         elif change.author is not None:
             return False  # another program made it for certain
         else:
-            within = OWNER_REPORT_WAIT_S if self._is_owned_by_process(change.after) else REPORT_WAIT_S
+            owner = (change.after.owner or "").lower() if change.after is not None else ""
+            within = OWNER_REPORT_WAIT_S if owner in self._team.external.process_names else REPORT_WAIT_S
         self._undecided.append((asyncio.get_running_loop().time() + within, change))
         return True
-
-    def _is_owned_by_process(self, task: Task | None) -> bool:
-        return task is not None and (task.owner or "").lower() in self._team.external.process_names
 
     def confirmed_changes(self) -> Iterator[ExternalTaskChange]:
         """Yield the changes that none of our processes reported in time, in order; reported ones are dropped."""

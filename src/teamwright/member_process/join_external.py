@@ -124,7 +124,9 @@ async def _join(
     role = ExternalMemberRole(context, found, report_end)
     process = await assemble(role, stack)
     await process.jobs.wait_for_orphan_cleanup()
-    team, agent_factory, requests = process.team, process.agent_factory, role.requests
+    team = process.team
+    agent_factory = process.agent_factory
+    requests = role.requests
     warnings = [*warnings, *found.warnings, *context.settings.warnings, *process.warnings]
     guest, spec = await _membership(role, process, incarnation, flags, env, warnings=warnings)
     guest.place.on_change = partial(_note_roster, role.mail.dialect, guest.presence)
@@ -431,7 +433,9 @@ class ExternalLeadGrants(Struct):
                 if update.kind == "setMode":
                     self._enter(check_mode(update, policy.effective_mode))
                 else:
-                    self._hold(replace(update, destination="session"))
+                    for one in list(self.policies):
+                        if one.mode is not Mode.BUBBLE:
+                            one.apply_update(replace(update, destination="session"), _SOURCE, by_user=False)
             except TeamwrightError as problem:
                 self._tell(f"not granted: {problem.what}")
 
@@ -461,11 +465,6 @@ class ExternalLeadGrants(Struct):
         self.file.change(mode=str(mode))
         if not is_announced:
             self.emit(ModeChanged(member=self.name, mode=str(mode), by="lead"))
-
-    def _hold(self, update: PermissionUpdate) -> None:
-        for one in list(self.policies):
-            if one.mode is not Mode.BUBBLE:
-                one.apply_update(update, _SOURCE, by_user=False)
 
     def _tell(self, text: str) -> None:
         self.emit(Notice(member=self.name, text=text, level="warning"))

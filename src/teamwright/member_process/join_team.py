@@ -252,7 +252,9 @@ async def _join(
         on_always=lambda text, rules: led_member.add_always_rules(text, rules),
     )
     process = await assemble(role, stack)
-    log, team, agent_factory = process.log, process.team, process.agent_factory
+    log = process.log
+    team = process.team
+    agent_factory = process.agent_factory
     await process.jobs.wait_for_orphan_cleanup()
     approver = role.approver
     reading = cache(partial(ConfigReloader, context, agent_factory))

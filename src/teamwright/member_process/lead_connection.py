@@ -157,7 +157,8 @@ class LeadConnection:
         wire = await IpcConnection.connect(Path(self.spawn.wire))
         wire.set_pause(self._pause_s)
         self._listening = asyncio.create_task(wire.read_until_closed(self), name="line to the lead")
-        token, name = self.spawn.token, self.spawn.member
+        token = self.spawn.token
+        name = self.spawn.member
         state: IpcBody = self._listener.present_state() if self._listener is not None else {}
         try:
             hello = {"token": token, "name": name, "version": VERSION, "pid": os.getpid(), "stands": state}

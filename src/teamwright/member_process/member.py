@@ -77,7 +77,8 @@ class MemberLifetime(Struct, kw_only=True):
 
     def cut(self) -> None:
         """Cut off an ended member, if it is running."""
-        teammate, ended = self.teammate, self.ended
+        teammate = self.teammate
+        ended = self.ended
         if teammate is None or ended is None or teammate.state in ENDED_STATES:
             return
         state = MemberState.SUSPENDED if ended.how == MemberState.SUSPENDED else MemberState.KILLED
@@ -122,7 +123,7 @@ class LedMember(MemberLifetime):
     agent_factory: AgentFactory
     line: LeadConnection
     here: Callable[[Agent], ActionContext]
-    """Creates the context of remote actions (see `session.control.remote_actions`)."""
+    """Creates the context of an action that the lead calls (see `session.control.agent_actions`)."""
     has_open_requests: Callable[[], bool]
     """Returns True while a call here waits for an answer of the lead's process."""
     remote: RemoteMember | None = None
@@ -239,7 +240,9 @@ class LedMember(MemberLifetime):
                 return {"mode": str(done.mode), "before": str(done.before), "held_by": held_by}
             case "plan_answered":
                 await resume_plan(self.team, teammate)
-                self._tell_of_plan(teammate)
+                self.line.notify(
+                    "plan", request=teammate.pending_plan.request_id, target=teammate.pending_plan.approver
+                )
                 return {}
             case _:
                 answer = await perform(self.here(teammate.agent), name, fields)
@@ -373,7 +376,8 @@ class LedMember(MemberLifetime):
 
     async def _report(self) -> None:
         """Notify the lead each time that the member has nothing left to do, with the commands that it left running."""
-        team, jobs = self.team, self.agent_factory.toolset.jobs
+        team = self.team
+        jobs = self.agent_factory.toolset.jobs
         while True:
             team.changed.clear()
             number = self._number
@@ -385,7 +389,8 @@ class LedMember(MemberLifetime):
             await team.changed.wait()
 
     def _rests(self) -> bool:
-        teammate, agents = self.teammate, self.team.subagents
+        teammate = self.teammate
+        agents = self.team.subagents
         if teammate is None or not teammate.is_resting or teammate.incoming.wake_pending or self._looking:
             return False
         return agents is None or not agents.has_background_runs()
@@ -397,9 +402,6 @@ class LedMember(MemberLifetime):
 
     def _tell_mode(self, teammate: LocalTeammate) -> None:
         self.line.notify("mode", mode=str(teammate.own_mode))
-
-    def _tell_of_plan(self, teammate: LocalTeammate) -> None:
-        self.line.notify("plan", request=teammate.pending_plan.request_id, target=teammate.pending_plan.approver)
 
 
 def remote_state(status: TeamStatus, name: str) -> MemberState | None:

@@ -7,7 +7,7 @@ terminal. Depends on a member of this process.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -121,7 +121,9 @@ class OwnTerminalControl(Struct):
     def compact(self, keep: str) -> bool:
         """Compact the conversation. Return True when it is done before the next model call. Events have the result."""
         waits = self.agent.compaction.turn_lock.locked()
-        self._run(compact_now(self.agent, keep))
+        task: asyncio.Task[object] = asyncio.ensure_future(compact_now(self.agent, keep))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         return waits
 
     def ask(self, question: str, show: Callable[[str], None]) -> None:
@@ -168,7 +170,8 @@ class OwnTerminalControl(Struct):
 
         `on_task` receives each change of the task list by another process, which the member reads anyway.
         """
-        team, watcher = self.member.team, self.member.watcher
+        team = self.member.team
+        watcher = self.member.watcher
         unfollow = watcher.follow_directory(team.requests.directory, self._look, lambda name: name.endswith(".json"))
         tasks = team.tasks.watch_external_changes(on_task)
         self._look(None)
@@ -180,23 +183,19 @@ class OwnTerminalControl(Struct):
         return stop
 
     def _look(self, _names: Iterable[str] | None) -> None:
-        now = {one.id: one for one in self._open() if one.id not in self._known}
-        for id in self._closed():
-            self._known.pop(id, None)
+        there = {one.id: one for one in self._open()}
+        for id in [id for id in self._known if id not in there]:
+            del self._known[id]
             self.closed(RequestClosed(member=self.name, request=id, verdict="", by="surface"))
-        for one in now.values():
-            self._known[one.id] = one
-            self.opened(one.as_event(self._answered))
+        for id in [id for id in there if id not in self._known]:
+            self._known[id] = there[id]
+            self.opened(there[id].as_event(self._answered))
 
     def _open(self) -> list[PendingRequest]:
         """Return the requests of this member and its sub-agents that wait for a person."""
         place = self._place()
         found = open_requests_in(place) if place is not None else []
         return [one for one in found if one.is_alive and one.target == USER and one.owner.lower() == self.name.lower()]
-
-    def _closed(self) -> list[str]:
-        there = {one.id for one in self._open()} if self._known else set[str]()
-        return [id for id in self._known if id not in there]
 
     def _place(self) -> RequestDirectory | None:
         team = self.member.team
@@ -217,8 +216,3 @@ class OwnTerminalControl(Struct):
                 do=["wait until its session is resumed, or close this terminal: it keeps its place"],
                 note="nothing was changed",
             )
-
-    def _run(self, work: Awaitable[object]) -> None:
-        task: asyncio.Task[object] = asyncio.ensure_future(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)

@@ -164,7 +164,7 @@ class WorkerProcess:
         directory = self._root / "orders" / str(order.id)
         make_private(directory)
         path = directory / "spawn.json"
-        spawn = _spawn_file(body["spawn"])
+        spawn = SpawnFile(**{key: value for key, value in body["spawn"].items() if key in SpawnFile.__struct_fields__})
         options = {**spawn.options, "cwd": str(checkout)}
         replace(
             spawn,
@@ -205,7 +205,3 @@ def make_offer(settings: WorkerSettings, env: Mapping[str, str]) -> WorkerOffer:
         tuple(name for name in names if env.get(name, "").strip()),
         tuple(settings.repositories),
     )
-
-
-def _spawn_file(data: dict[str, Any]) -> SpawnFile:
-    return SpawnFile(**{key: value for key, value in data.items() if key in SpawnFile.__struct_fields__})

@@ -312,8 +312,14 @@ async def stop_team(target: TeamAddress, *, now: bool, timeout_s: float | None =
     try:
         answer = await _StopRequester(target, request, lead).answered(timeout_s, TAKEN_NOW_S if now else TAKEN_S)
         if answer is not None and answer["approve"] is not True:
-            raise _refused(target, lead.pid, str(answer.get("reason", "")))
-        ended, handed = _texts(answer or {}, "ended"), _texts(answer or {}, "handed_back")
+            raise TeamRefused(
+                "team-refused",
+                str(answer.get("reason", "")) or "its lead refused",
+                looked_at=[("team", target.name), ("process", str(lead.pid))],
+                note="nothing was done",
+            )
+        ended = _texts(answer or {}, "ended")
+        handed = _texts(answer or {}, "handed_back")
         has_ended = await lead.wait_for_end(TERMINATE_S if answer is not None else 0.0)
         return StopResult(
             target.name,
@@ -361,15 +367,6 @@ def _unknown_lead(target: TeamAddress) -> TeamwrightError:
         "it is not sure which process leads the team",
         looked_at=[("lease", target.file.lead.lease or "none"), ("team.json", f"process {target.file.lead.pid}")],
         do=["end it in the terminal where it runs"],
-        note="nothing was done",
-    )
-
-
-def _refused(target: TeamAddress, pid: int, reason: str) -> TeamRefused:
-    return TeamRefused(
-        "team-refused",
-        reason or "its lead refused",
-        looked_at=[("team", target.name), ("process", str(pid))],
         note="nothing was done",
     )
 

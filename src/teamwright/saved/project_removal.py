@@ -110,7 +110,11 @@ async def remove_project(home: Home, data: ProjectData) -> None:
         await remove_session(home, view, force=True)
     lists = {session_list_name(view.id) for view in data.sessions}
     task_lists = [home.archive / name for name in _names(home.archive) if name.rpartition("-")[0] in lists]
-    snapshots = [home.shell_snapshots / name for name in _names(home.shell_snapshots) if _is_of(name, data)]
+    snapshots = [
+        home.shell_snapshots / name
+        for name in _names(home.shell_snapshots)
+        if any(name.startswith(f"{view.id}.") for view in data.sessions)
+    ]
     await asyncio.to_thread(_remove_paths, [*data.archived, *task_lists, *snapshots])
     if data.is_trusted:
         TrustStore.load(home).remove_bound_to(Path(data.cwd))
@@ -143,10 +147,6 @@ def _sizes(directory: Path) -> Iterator[int]:
         for name in names:
             with suppress(OSError):
                 yield os.lstat(os.path.join(at, name)).st_size
-
-
-def _is_of(name: str, data: ProjectData) -> bool:
-    return any(name.startswith(f"{view.id}.") for view in data.sessions)
 
 
 def _names(directory: Path) -> list[str]:

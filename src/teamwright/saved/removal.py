@@ -121,7 +121,9 @@ async def remove_team(home: Home, word: str, *, force: bool, archive: TeamArchiv
     _refuse_foreign(team, force=force)
     async with archive.hold(team):
         view = team_view(home, team.directory)
-        tasks = () if _shares(team) else tuple(task.id for task in view.tasks if task.open)
+        # Tasks on a list that others use stay there.
+        is_shared = bool(team.file and team.file.task_list) or FileStores(team.home).is_shared(team.directory)
+        tasks = () if is_shared else tuple(task.id for task in view.tasks if task.open)
         if not force:
             _refuse_open(team, view, tasks)
         return await _archive(archive, team, view, tasks)
@@ -239,11 +241,6 @@ async def _end_processes(team: SavedTeam) -> tuple[tuple[int, ...], tuple[int, .
     found = await asyncio.to_thread(end_orphans, team.lease.parent)
     ended = tuple(left.pid for left in found if not left.is_alive)
     return outlived.ended + ended, outlived.stayed + tuple(left.pid for left in found if left.is_alive)
-
-
-def _shares(team: SavedTeam) -> bool:
-    """Return True when its tasks are on a list that others use, where they stay."""
-    return bool(team.file and team.file.task_list) or FileStores(team.home).is_shared(team.directory)
 
 
 def _refuse_foreign(team: SavedTeam, *, force: bool) -> None:

@@ -25,7 +25,7 @@ from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightErro
 from teamwright.protocol.ids import session_list_name
 from teamwright.saved.removal import archive_finished_teams
 from teamwright.saved.sessions import SessionView
-from teamwright.saved.teams import SavedTeam, all_teams
+from teamwright.saved.teams import all_teams
 from teamwright.storage.file_lease import Lease, lease_held, lease_path
 from teamwright.storage.files import write_atomic
 from teamwright.storage.locks import remove_unused_guard
@@ -233,7 +233,7 @@ def _needed(home: Home) -> set[str] | None:
         if (
             team.damaged
             and team.file is None
-            and (FileStores(home).roster(team.directory).exists or _has_file(home, team))
+            and (FileStores(home).roster(team.directory).exists or FileStores(home).state(team.directory).path.exists())
         ):
             return None
         if team.config is not None:
@@ -246,10 +246,6 @@ def _needed(home: Home) -> set[str] | None:
                 for incarnation in team.file.incarnation_records.values()
             }
     return needed
-
-
-def _has_file(home: Home, team: SavedTeam) -> bool:
-    return FileStores(home).state(team.directory).path.exists()
 
 
 def _has_open(home: Home, session: str) -> bool:

@@ -233,7 +233,8 @@ def _hook_answer(outcome: HookOutcome, former: Message | None = None) -> Message
 
 def _sampling_texts(params: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     """Return the system prompt and the messages of a request, with roles that alternate. Raises McpRequestError."""
-    system, messages = params.get("systemPrompt"), params.get("messages")
+    system = params.get("systemPrompt")
+    messages = params.get("messages")
     turns: list[tuple[str, str]] = []
     for message in cast("list[object]", messages) if isinstance(messages, list) else []:
         fields = cast("Message", message) if isinstance(message, dict) else Message()
@@ -302,7 +303,8 @@ class FormField(Struct, frozen=True):
             return [self._choose(text)]
         if self.kind in _NUMBERS:
             return [self._number(text)]
-        least, most = self.bounds.get("minLength", 0), self.bounds.get("maxLength", len(answer))
+        least = self.bounds.get("minLength", 0)
+        most = self.bounds.get("maxLength", len(answer))
         if not least <= len(answer) <= most:
             raise ValueError(f"it has {len(answer)} characters")
         return [answer]
@@ -323,7 +325,8 @@ class FormField(Struct, frozen=True):
             value: int | float = int(text) if self.kind == "integer" else float(text)
         except ValueError:
             raise ValueError(f"it is no {self.kind}") from None
-        least, most = self.bounds.get("minimum", value), self.bounds.get("maximum", value)
+        least = self.bounds.get("minimum", value)
+        most = self.bounds.get("maximum", value)
         if not least <= value <= most:
             raise ValueError("it is outside of the bounds")
         return value
@@ -332,7 +335,8 @@ class FormField(Struct, frozen=True):
 def parse_form(schema: object) -> list[FormField]:
     """Return the fields of a form. Raises ValueError for one that cannot be shown."""
     form = _object(schema)
-    properties, required = form.get("properties"), form.get("required")
+    properties = form.get("properties")
+    required = form.get("required")
     if not isinstance(properties, dict) or len(cast("dict[str, Any]", properties)) > MAX_FIELDS:
         raise ValueError(f"it has no fields, or more than {MAX_FIELDS}")
     needed = cast("list[object]", required) if isinstance(required, list) else []
@@ -388,7 +392,8 @@ def _choices(definition: Mapping[str, Any]) -> tuple[tuple[Any, str], ...]:
         entries = [_object(one) for one in cast("list[object]", titled)]
         pairs = [(one.get("const"), one.get("title") or one.get("const")) for one in entries]
     else:
-        values, names = definition.get("enum"), definition.get("enumNames")
+        values = definition.get("enum")
+        names = definition.get("enumNames")
         listed = cast("list[Any]", values) if isinstance(values, list) else []
         labels = cast("list[Any]", names) if isinstance(names, list) else []
         pairs = [(value, labels[at] if at < len(labels) else value) for at, value in enumerate(listed)]

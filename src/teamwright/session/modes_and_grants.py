@@ -214,7 +214,10 @@ class Grants(Struct):
                 if answer.by not in _GRANTS:
                     raise UsageError("usage", f"the {answer.by} grants only the call itself")
                 if update.destination != "session":
-                    self._check(update, policy, by_user=answer.by in PEOPLE)
+                    # An update that no answer may grant raises here, so that it is not saved either.
+                    Policy(policy.effective_mode, (), policy.scope).apply_update(
+                        replace(update, destination="session"), by_user=answer.by in PEOPLE
+                    )
                     self._notify(owner, save_grant(self.places, update))
                 await self._apply(owner, policy, update, answer.by)
             except TeamwrightError as problem:
@@ -237,12 +240,6 @@ class Grants(Struct):
             return None
         covered = [update.mode for update in question.suggestions] == [Mode.ACCEPT_EDITS]
         return PermissionAnswer(True, teammate.edits_accepted_by) if covered else None
-
-    def _check(self, update: PermissionUpdate, policy: Policy, *, by_user: bool) -> None:
-        """Raise UsageError for an update that no answer may grant, so that it is not saved either."""
-        Policy(policy.effective_mode, (), policy.scope).apply_update(
-            replace(update, destination="session"), by_user=by_user
-        )
 
     async def _set_mode(self, owner: str, mode: Mode, by: str) -> None:
         """Set the mode of the member that asked, or of the lead where it asked or the member cannot use the mode.

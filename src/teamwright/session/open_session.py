@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from functools import partial
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.conversation import Conversation
 from teamwright.agent.prompt import load_conversation
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_confirmation import UsageMarks
@@ -98,13 +97,16 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     git = None if context.resumed else start_reading_state(context.cwd)
     role = LeadRole(context, end, subscriber, current_modes=lambda: session.modes)
     process = await assemble(role, stack)
-    log, team, agent_factory = process.log, process.team, process.agent_factory
+    log = process.log
+    team = process.team
+    agent_factory = process.agent_factory
     pruning = asyncio.create_task(_prune(context, log), name="retention")
     stack.push_async_callback(asyncio.wait, {pruning})
     await stack.enter_async_context(role.files)
     log.subscribe(role.files.note_event, live=False)
     with collect_notices(log) as notices:
-        agent = await build_lead(agent_factory, team, git or _load_conversation(context, agent_factory))
+        transcript = context.home.transcript(context.cwd, context.id)
+        agent = await build_lead(agent_factory, team, git or load_conversation(transcript, agent_factory.prefixes))
     await asyncio.sleep(0)
     require_known_tools(agent_factory, team)
     if agent.toolbox.offered_tools and not agent.model.card.tools:
@@ -228,10 +230,6 @@ class LeadRole:
         requests.answerers.append(self._grants.answer)  # after the hooks, which the agent factory added
         requests.set_team(team, always=context.settings.lead_answers)
         return team
-
-
-def _load_conversation(context: SessionContext, agent_factory: AgentFactory) -> Conversation:
-    return load_conversation(context.home.transcript(context.cwd, context.id), agent_factory.prefixes)
 
 
 def _make_lead(context: SessionContext, agent: Agent, process: AgentProcess) -> Lead:

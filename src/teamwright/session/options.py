@@ -253,7 +253,8 @@ def read_attachment(path: Path, cwd: Path) -> Block:
         return image_block(kind, base64.b64encode(raw).decode("ascii"))
     if b"\0" in raw[:8192]:
         raise _not_text_error(display_path, "it is neither text nor an image")
-    _refuse_longer(raw, LONGEST_FILE, display_path)
+    if len(raw) > LONGEST_FILE:
+        raise _not_text_error(display_path, f"it is larger than {LONGEST_FILE // 1000:,} kB")
     return {"type": ATTACHED_FILE, "path": display_path, "text": raw.decode("utf-8", "replace").rstrip()}
 
 
@@ -324,11 +325,6 @@ def _read(path: Path, most: int) -> bytes:
         raise StorageError(
             "io-failed", f"{path} cannot be read: {problem.strerror}", note="nothing was started"
         ) from problem
-
-
-def _refuse_longer(raw: bytes, most: int, display_path: str) -> None:
-    if len(raw) > most:
-        raise _not_text_error(display_path, f"it is larger than {most // 1000:,} kB")
 
 
 def _not_text_error(display_path: str, why: str) -> UsageError:

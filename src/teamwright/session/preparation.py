@@ -92,7 +92,9 @@ def load_context(options: Options) -> SessionContext:
     resumed = False
     if options.resume is not None:
         view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
-        session, resumed, cwd = SessionId(view.id), True, _directory_of(view, cwd)
+        session = SessionId(view.id)
+        resumed = True
+        cwd = _directory_of(view, cwd)
     elif options.session_id is not None:
         _require_new(home, cwd, session)
     return _load(options, home, cwd, session, resumed=resumed)
@@ -185,7 +187,8 @@ def with_team_file(settings: Settings, definition: TeamDefinition) -> Settings:
     changes: dict[str, Any] = {"limits": narrowed_limits(settings.limits, definition)}
     changes["sandbox"] = narrow(settings.sandbox, definition.sandbox)
     if definition.plans is not None and "plan_approval" not in own_origins:
-        changes["plan_approval"], origins["plan_approval"] = definition.plans, definition.file
+        changes["plan_approval"] = definition.plans
+        origins["plan_approval"] = definition.file
     if definition.permissions is not None and "permissions.leadAnswers" not in own_origins:
         changes["lead_answers"] = definition.permissions == "lead"
         origins["permissions.leadAnswers"] = definition.file
@@ -193,7 +196,8 @@ def with_team_file(settings: Settings, definition: TeamDefinition) -> Settings:
         changes["check"] = replace(settings.check, command=definition.check)
         origins["task_check"] = definition.file
     worktrees = settings.worktrees
-    setup, check = definition.setup or worktrees.setup, definition.integration_check or worktrees.check
+    setup = definition.setup or worktrees.setup
+    check = definition.integration_check or worktrees.check
     changes["worktrees"] = replace(worktrees, setup=setup, check=check)
     return replace(settings, origins=origins, **changes)
 

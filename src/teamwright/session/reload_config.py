@@ -103,21 +103,21 @@ class ConfigReloader(Struct):
         if context.options.trust:
             trust = trust.along_with(context.trust)
         settings = load_settings(context.home, context.cwd, flags, trust)
-        tree, cwd = self.agent_factory.worktree, self.agent_factory.work_directory
+        tree = self.agent_factory.worktree
+        cwd = self.agent_factory.work_directory
         root = trust.root if tree is None else tree.scope.tree
         known = SessionInstructions.load(cwd, root, context.home.own, settings.compat, trust.trusted_texts)
         shelf = make_shelf(settings, context.home, trust, context.places.plugins, context.id)
         servers, warnings = servers_of(
             replace(context, settings=settings, trust=trust), self.agent_factory.toolset.bash, cwd
         )
-        fresh = [line for line in (*settings.warnings, *warnings, *shelf_warnings(shelf)) if line not in self._known()]
+        former = (*context.settings.warnings, *shelf_warnings(self.agent_factory.toolset.shelf))
+        fresh = [line for line in (*settings.warnings, *warnings, *shelf_warnings(shelf)) if line not in former]
         return _Configuration(trust, settings, known, shelf, servers, fresh)
 
-    def _known(self) -> Sequence[str]:
-        return (*self.context.settings.warnings, *shelf_warnings(self.agent_factory.toolset.shelf))
-
     def _changes(self, read: _Configuration) -> list[str]:
-        agent_factory, former = self.agent_factory, self.context.settings
+        agent_factory = self.agent_factory
+        former = self.context.settings
         serving = agent_factory.toolset.serving
         before = serving.configs
         at = former.compact.at, read.settings.compact.at
@@ -130,7 +130,8 @@ class ConfigReloader(Struct):
         ]
 
     async def _exchange(self, read: _Configuration, agents: Sequence[Agent]) -> None:
-        agent_factory, context = self.agent_factory, self.context
+        agent_factory = self.agent_factory
+        context = self.context
         former = context.settings
         settings = read.settings
         trust = read.trust

@@ -20,10 +20,17 @@ def require_writable(path: Path) -> None:
     elif path.is_dir():
         why = "it is a directory"
     elif not os.access(path if _special(path) else target.parent, os.W_OK):
-        why = "a read-only file system" if _read_only(target.parent) else "permission denied"
+        is_read_only = os.statvfs(target.parent).f_flag & os.ST_RDONLY
+        why = "a read-only file system" if is_read_only else "permission denied"
     else:
         return
-    raise _refused(path, why)
+    raise UsageError(
+        "usage",
+        f"no report can be written to {path}",
+        looked_at=[("reason", why)],
+        do=["give another path with --report FILE"],
+        note="nothing was started",
+    )
 
 
 def write_report(path: Path, text: str) -> None:
@@ -41,7 +48,13 @@ def write_report(path: Path, text: str) -> None:
         os.replace(draft, target)
     except OSError as problem:
         draft.unlink(missing_ok=True)
-        raise _unwritten(path, problem) from problem
+        raise StorageError(
+            storage_error(problem, path).slug,
+            f"the report could not be written to {path}",
+            looked_at=[("reason", problem.strerror or str(problem))],
+            do=["give another path with --report FILE"],
+            note="the run itself is done",
+        ) from problem
 
 
 def _write_into(target: Path, text: str) -> None:
@@ -55,27 +68,3 @@ def _write_into(target: Path, text: str) -> None:
 def _special(path: Path) -> bool:
     """Return True for a special file, or an open file by its number (`/dev/stdout`), which is written in place."""
     return path.exists() and (not path.is_file() or path.parts[:2] in (("/", "dev"), ("/", "proc")))
-
-
-def _read_only(directory: Path) -> bool:
-    return bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
-
-
-def _refused(path: Path, why: str) -> UsageError:
-    return UsageError(
-        "usage",
-        f"no report can be written to {path}",
-        looked_at=[("reason", why)],
-        do=["give another path with --report FILE"],
-        note="nothing was started",
-    )
-
-
-def _unwritten(path: Path, problem: OSError) -> StorageError:
-    return StorageError(
-        storage_error(problem, path).slug,
-        f"the report could not be written to {path}",
-        looked_at=[("reason", problem.strerror or str(problem))],
-        do=["give another path with --report FILE"],
-        note="the run itself is done",
-    )

@@ -130,7 +130,11 @@ class RunCounts(Struct):
             case TaskChanged(member=member) if member != UNKNOWN_PROGRAM and "@" not in member:
                 self.tasks.add(event.task.id)
             case TurnEnded(member=member):
-                self._ended(member, event)
+                (self.capped.add if event.stop == "limit" else self.capped.discard)(member)
+                if event.stop == "failed":
+                    self._failed(member, event.detail or "its turn failed")
+                else:
+                    self.failed.pop(member, None)
             case MemberChanged() if event.member != LEAD:
                 self._changed(event)
                 self._note_model(event)
@@ -148,13 +152,6 @@ class RunCounts(Struct):
             self.models[event.member] = event.model or self.models.get(event.member, "")
         if isinstance(event, ModelChanged) and event.by == FALLBACK:
             self.fallbacks.append(event)
-
-    def _ended(self, member: str, turn: TurnEnded) -> None:
-        (self.capped.add if turn.stop == "limit" else self.capped.discard)(member)
-        if turn.stop == "failed":
-            self._failed(member, turn.detail or "its turn failed")
-        else:
-            self.failed.pop(member, None)
 
     def _failed(self, name: str, why: str) -> None:
         self.failed[name] = why
@@ -397,7 +394,8 @@ class Session(Struct):
         back = await resume_members(self.team, self.deadlines.timers)
         self.resumed = replace(back, repaired=back.repaired + repaired)
         await self.integration.resume(self.team)
-        gone, failed = ", ".join(self.resumed.gone), ", ".join(self.resumed.not_resumed)
+        gone = ", ".join(self.resumed.gone)
+        failed = ", ".join(self.resumed.not_resumed)
         lines = [
             why,
             *([f"No longer in the team: {gone}."] if gone else []),
@@ -620,7 +618,8 @@ class Session(Struct):
         return time.monotonic() - self.started
 
     def _member_lines(self) -> tuple[MemberResult, ...]:
-        budget_tracker, failed = self.agent_factory.budget_tracker, self.tally.failed
+        budget_tracker = self.agent_factory.budget_tracker
+        failed = self.tally.failed
         used = budget_tracker.with_subagents
         lead = MemberResult(
             LEAD,

@@ -40,7 +40,7 @@ from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Access, PermissionAnswer, PermissionUpdate, Question
 from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
 from teamwright.protocol.events import Emit, Notice, RequestOpened, RunEnded, TeamEvent
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, display_name
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.task import Task
 from teamwright.teams.team import SessionTeam
@@ -303,7 +303,8 @@ class SessionHooks(Struct):
         match event:
             case RequestOpened():
                 kind = _ASKED.get(event.kind, "permission_prompt")
-                self._notify(kind, f"{_name(event.member)} asks: {event.tool} {event.what.split(chr(10), 1)[0][:200]}")
+                first_line = event.what.split("\n", 1)[0]
+                self._notify(kind, f"{display_name(event.member)} asks: {event.tool} {first_line[:200]}")
             case RunEnded(stop="done"):
                 self._notify("idle_prompt", "The lead has answered and waits for your words.")
             case RunEnded():
@@ -322,7 +323,3 @@ def _access(question: Question, own: AgentHooks) -> Access:
     from teamwright.agent.hook_conditions import access_of_input
 
     return access_of_input(question.input, own.cwd())
-
-
-def _name(member: str) -> str:
-    return "lead" if member == LEAD else member

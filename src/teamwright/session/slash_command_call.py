@@ -213,7 +213,8 @@ async def _run_in_subagent(session: Session, called: CommandCall) -> SubagentRun
 
     Raises TeamwrightError when it cannot start.
     """
-    skill, agents = called.skill, session.agents
+    skill = called.skill
+    agents = session.agents
     rules = rules_of(session, skill)
 
     def ready(agent: Agent) -> None:
@@ -308,7 +309,8 @@ class TurnGrants(Struct):
         self._allow()
         self._turns = 2 if lead.busy else 1
         if self.model is not None and not lead.busy:
-            agent, settings = lead.agent, self.session.agent_factory.toolset.model_settings
+            agent = lead.agent
+            settings = self.session.agent_factory.toolset.model_settings
             prefix = agent.conversation.prefix
             moved = prefix_for_model(prefix, self.model.card, settings)
             self._before = (agent.model, prefix, moved)
@@ -334,7 +336,8 @@ class TurnGrants(Struct):
             agent.use_model(before[0], before[1] if now is before[2] else now)
 
     def _policies(self) -> Sequence[Policy]:
-        own, run = self.session.lead.agent.policy, self.session.agent_factory.policy
+        own = self.session.lead.agent.policy
+        run = self.session.agent_factory.policy
         return (own,) if own is run else (own, run)
 
     def _happened(self, event: TeamEvent) -> None:

@@ -114,7 +114,8 @@ def _move_own_files(home: Home, directory: str, entry: Path) -> None:
     doorbells.
     """
     archive_queue(home, directory, entry)
-    requests, bells = RequestStore.of_team(home, directory).directory, TeamDoorbells(home, directory).place
+    requests = RequestStore.of_team(home, directory).directory
+    bells = TeamDoorbells(home, directory).place
     if requests.is_dir():
         _move(requests, entry / "requests")
     for place in (entry / "bells", bells):

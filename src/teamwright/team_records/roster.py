@@ -75,7 +75,15 @@ class Roster:
             namesake = _namesake(config, name)
             if namesake and is_alive(namesake):
                 if not dedupe:
-                    raise _name_taken_error(namesake)
+                    raise TeamRefused(
+                        "team-refused",
+                        f"{namesake.name} is already a live member of the team",
+                        do=[
+                            f"send {namesake.name} a message instead",
+                            f"replace it: stop {namesake.name}, then spawn it again",
+                        ],
+                        note="nothing was started",
+                    )
                 name = _free_name(config, base_name)
                 namesake = None
             color = member.color or (namesake.color if namesake else None) or _next_color(config)
@@ -154,15 +162,6 @@ def _next_color(config: TeamConfig) -> str:
     """Return the colour after that of the last member; a failed spawn that was removed uses none up."""
     last = next((m.color for m in reversed(config.members) if m.color in COLORS and not m.is_lead), None)
     return COLORS[0] if last is None else COLORS[(COLORS.index(last) + 1) % len(COLORS)]
-
-
-def _name_taken_error(member: RosterMember) -> TeamRefused:
-    return TeamRefused(
-        "team-refused",
-        f"{member.name} is already a live member of the team",
-        do=[f"send {member.name} a message instead", f"replace it: stop {member.name}, then spawn it again"],
-        note="nothing was started",
-    )
 
 
 OnRestored: TypeAlias = Callable[[str, str, str], None]

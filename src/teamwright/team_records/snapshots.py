@@ -231,9 +231,11 @@ def _state(view: TeamView, ours: bool, *, live: bool) -> str:
 def _member(team: Path, member: RosterMember, state: MemberState) -> MemberStatus:
     try:
         entries = read_entries(team / "inboxes" / f"{inbox_stem(member.name)}.json")
-        unread, messages = sum(not entry.read and not is_contentless(entry.text) for entry in entries), len(entries)
+        unread = sum(not entry.read and not is_contentless(entry.text) for entry in entries)
+        messages = len(entries)
     except (TeamwrightError, OSError):
-        unread, messages = -1, -1
+        unread = -1
+        messages = -1
     return MemberStatus(
         name=LEAD_ALIAS if member.is_lead else member.name,
         agent_type=member.agent_type,

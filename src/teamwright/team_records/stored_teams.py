@@ -171,7 +171,8 @@ def _free_directory(name: str, teams: list[StoredTeam]) -> str:
     number = 2
     directory = base
     while directory in used_directories:
-        directory, number = f"{base}-{number}", number + 1
+        directory = f"{base}-{number}"
+        number = number + 1
     return directory
 
 

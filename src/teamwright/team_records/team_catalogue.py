@@ -162,7 +162,7 @@ class Teams:
         listed = [t for t in found.tasks if not t.is_internal]
         open_tasks = tuple(t.id for t in listed if not t.is_finished)
         open_tasks += tuple(t.id for t in found.damaged)
-        unread = _unread(self.home.team(directory) / "inboxes")
+        unread = sum(_count_unread_in(path) for path in sorted((self.home.team(directory) / "inboxes").glob("*.json")))
         requests = RequestStore.of_team(self.home, directory).count_asked_again()
         return UnfinishedWork(members, open_tasks, unread, requests)
 
@@ -220,7 +220,13 @@ class Teams:
         state = self._stores.state(directory)
         place = self.home.team(directory)
         if not state.path.exists():
-            raise _foreign_team_error(directory, place)
+            raise TeamRefused(
+                "team-refused",
+                f"the team in {directory} is another product's: it has no team.json",
+                looked_at=[("team", str(place))],
+                do=["make a team of your own"],
+                note="nothing was changed",
+            )
         self._stores.remove_dead_locks(directory)
         file = await take_lead(state, lead, log)
         TeamDoorbells(self.home, directory).remove_unused()
@@ -299,7 +305,8 @@ class Teams:
         number = 2
         directory = base
         while self._stores.roster(directory).exists or self._stores.is_shared(directory):
-            directory, number = f"{base}-{number}", number + 1
+            directory = f"{base}-{number}"
+            number = number + 1
         return directory
 
     async def _write(self, new: NewTeam, name: str, directory: str) -> tuple[str, TeamConfig, TeamFile] | None:
@@ -342,16 +349,6 @@ def archived_lead_mail(entry: Path) -> list[InboxEntry]:
     return read_entries(entry / "inboxes" / f"{LEAD}.json")
 
 
-def _foreign_team_error(directory: str, path: Path) -> TeamRefused:
-    return TeamRefused(
-        "team-refused",
-        f"the team in {directory} is another product's: it has no team.json",
-        looked_at=[("team", str(path))],
-        do=["make a team of your own"],
-        note="nothing was changed",
-    )
-
-
 def _running_team_error(name: str, directory: Path) -> TeamRefused:
     return TeamRefused(
         "team-refused",
@@ -360,10 +357,6 @@ def _running_team_error(name: str, directory: Path) -> TeamRefused:
         do=["choose another name", "end that team first, where it runs"],
         note="nothing was created",
     )
-
-
-def _unread(inboxes: Path) -> int:
-    return sum(_count_unread_in(path) for path in sorted(inboxes.glob("*.json")))
 
 
 def _count_unread_in(path: Path) -> int:

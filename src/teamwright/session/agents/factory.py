@@ -371,7 +371,8 @@ class AgentFactory(Struct, dict=True):
 
         For a model that gets the other prompt, full or compact, it is the one of `make_prefix`; None for a fork.
         """
-        prefix, card = conversation.prefix, model.card
+        prefix = conversation.prefix
+        card = model.card
         if conversation.lost_lines is not None:
             member = str(conversation.header.get("member", LEAD))
             self.emit(Notice(member=member, text=str(conversation.lost_lines), level="warning"))

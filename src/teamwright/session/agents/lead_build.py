@@ -155,9 +155,11 @@ def _find_effort(factory: AgentFactory, card: ModelCard, kind: AgentType | None 
         return required_effort(card, factory.effort)
     if factory.thinking_tokens is not None:
         return effort_for_tokens(card, factory.thinking_tokens)
-    who, effort = "the settings", factory.toolset.model_settings.effort
+    who = "the settings"
+    effort = factory.toolset.model_settings.effort
     if kind is not None and kind.effort is not None:
-        who, effort = f"the agent type {kind.name}", kind.effort
+        who = f"the agent type {kind.name}"
+        effort = kind.effort
     if effort is not None and supported_effort(card, effort) is None:
         factory.resolver.notify_once(f"the effort {effort} of {who} is not used: {missing_effort(card)}")
     return supported_effort(card, effort)

@@ -52,7 +52,8 @@ async def change_model(
     """
     name, opened = await models.choose(model)
     shown_name = display_name(agent.name)
-    before, card = agent.model.card.name, opened.card
+    before = agent.model.card.name
+    card = opened.card
     require_affordable(agent_factory, agent.name, card)
     if agent.name != LEAD:
         require_tools(card)
@@ -65,8 +66,12 @@ async def change_model(
             save_lead_model(agent_factory.session_directory, card.name)
         models.chosen = name
     else:
-        await _keep_of_member(team, agent_factory, agent.name, name, saved_name and card.name)
-    await _write_to_roster(team, agent.name, card.name)
+        if saved_name:
+            await save_model(team.state, agent.name, card.name)
+        if (inherited := agent_factory.inheritances.get(agent.name)) is not None:
+            inherited.model = name
+    if team.exists and not is_written_by_lead(team):  # the lead writes it for a member process
+        await change_entry(team, agent.name, lambda entry: replace(entry, model=card.name))
     agent.change_between_calls(lambda: use_model(team, agent, opened, by))
     return ModelChange(shown_name, card.name, before)
 
@@ -112,19 +117,3 @@ async def _has_leads(team: SessionTeam, name: str) -> bool:
     file = await team.state.read()
     incarnation = file.incarnation_records.get(name.lower()) if file is not None else None
     return incarnation is not None and incarnation.model is None
-
-
-async def _keep_of_member(
-    team: SessionTeam, agent_factory: AgentFactory, member: str, name: str, saved_name: str
-) -> None:
-    if saved_name:
-        await save_model(team.state, member, saved_name)
-    if (inherited := agent_factory.inheritances.get(member)) is not None:
-        inherited.model = name
-
-
-async def _write_to_roster(team: SessionTeam, member: str, model: str) -> None:
-    """Write the model to the roster, if there is a team; the lead writes it for a member process."""
-    if not team.exists or is_written_by_lead(team):
-        return
-    await change_entry(team, member, lambda entry: replace(entry, model=model))

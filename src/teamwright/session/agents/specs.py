@@ -161,7 +161,13 @@ def require_possible(kind: AgentType) -> None:
     """Raise UsageError for a field that is not supported yet and must not be ignored."""
     if kind.isolation not in {None, WORKTREE, REMOTE}:
         what = f"the agent type {kind.name} works in isolation ({kind.isolation}), which is not there yet"
-        raise _refused(kind, what, "it would change your files; without `isolation` it starts")
+        raise UsageError(
+            "usage",
+            what,
+            looked_at=[("file", kind.file or kind.source)],
+            do=["it would change your files; without `isolation` it starts"],
+            note="nothing was started",
+        )
 
 
 def required_effort(card: ModelCard, effort: Effort) -> Effort:
@@ -205,11 +211,6 @@ def name_requester(problem: TeamwrightError, spec: SpawnSpec) -> TeamwrightError
     where = ("asked by", f"the agent type {kind.name}" + (f", {kind.file}" if kind.file else ""))
     do = [*problem.do, f"pass model {INHERIT!r}: it has its caller's then"]
     return type(problem)(problem.slug, problem.what, looked_at=[*problem.looked_at, where], do=do, note=problem.note)
-
-
-def _refused(kind: AgentType, what: str, do: str) -> UsageError:
-    looked_at = [("file", kind.file or kind.source)]
-    return UsageError("usage", what, looked_at=looked_at, do=[do], note="nothing was started")
 
 
 def _missing_type(spec: SpawnSpec, why: str) -> UsageError:

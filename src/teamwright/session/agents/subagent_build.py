@@ -248,11 +248,13 @@ async def starting_point(
 def _origin_of_fork(caller: Agent | None, run: SubagentRun) -> Agent:
     """Return the agent to fork, whose call asks for the fork. Raises TeamRefused."""
     if caller is None or all(call.id != run.call for call in tool_calls(caller.conversation.last_content())):
-        what, do = "a fork begins at a call of the agent that it is made of, and there is none", "Name a subagent_type."
+        what = "a fork begins at a call of the agent that it is made of, and there is none"
+        do = "Name a subagent_type."
         raise TeamRefused("team-refused", what, do=[do], note="nothing was started")
     talk = caller.conversation
     if is_fork(talk.header) or contains_fork_prompt(talk.items):
-        what, do = "a fork cannot be forked", "Do the job yourself."
+        what = "a fork cannot be forked"
+        do = "Do the job yourself."
         raise TeamRefused("team-refused", what, do=[do], note="nothing was started")
     return caller
 

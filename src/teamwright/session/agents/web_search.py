@@ -90,9 +90,13 @@ class SessionSearch(Struct):
     async def _run_command(self, call: WebSearchInput) -> str:
         from teamwright.processes.commands import ProcessCommand, ProcessOutput, run_command
 
-        content = json.dumps(_plain(call), ensure_ascii=False).encode()
+        content = json.dumps(
+            {"query": call.query, "allowed_domains": call.allowed_domains, "blocked_domains": call.blocked_domains},
+            ensure_ascii=False,
+        ).encode()
         command = ProcessCommand((self.shell, "-c", self.settings.command), self.cwd, self.env, input=content)
-        output, errors = ProcessOutput(MAX_OUTPUT), ProcessOutput(MAX_OUTPUT)
+        output = ProcessOutput(MAX_OUTPUT)
+        errors = ProcessOutput(MAX_OUTPUT)
         done = await run_command(command, output, errors, timeout_s=COMMAND_TIMEOUT_S)
         if done.timed_out or done.exit_code:
             why = "it took too long" if done.timed_out else f"exit code {done.exit_code}: {done.errors.strip()[-200:]}"
@@ -118,10 +122,6 @@ def _prefix(model: Model, call: WebSearchInput) -> Prefix:
             tool[name] = domains
             break  # the service takes one of the two
     return Prefix.build({"model": model.card.wire, "max_tokens": MAX_TOKENS, "tools": [tool]})
-
-
-def _plain(call: WebSearchInput) -> dict[str, Any]:
-    return {"query": call.query, "allowed_domains": call.allowed_domains, "blocked_domains": call.blocked_domains}
 
 
 def _with_search_price(reply: Reply) -> Reply:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +105,9 @@ class StopListener(Struct):
         with contextlib.suppress(TeamwrightError):
             for request in open_stops(box):
                 if request.id not in self._dealing:
-                    task = self._start(self._handle(box, request))
-                    self._dealing[request.id] = task
+                    task = self._dealing[request.id] = asyncio.create_task(self._handle(box, request))
+                    self._telling.add(task)
+                    task.add_done_callback(self._telling.discard)
 
     async def _handle(self, box: RequestStore, request: StopRequest) -> None:
         """Carry out the request and answer it. The requester is also notified of a failure."""
@@ -132,7 +133,8 @@ class StopListener(Struct):
         from teamwright.teams.shutdown import kill, remove_crashed
         from teamwright.teams.spawn import START_S
 
-        name, settings = request.target, self.team.settings
+        name = request.target
+        settings = self.team.settings
         granted = settings.cancel_grace_s + (0.0 if request.now else settings.shutdown_objection_s) + SLACK_S
         acknowledge(box, request.id, granted + (START_S if name in self.team.starting_names else 0.0))
         teammate = await self._find_member(name)
@@ -146,7 +148,10 @@ class StopListener(Struct):
         if request.now:
             self._say(f"{ELSEWHERE} stops {teammate.name} at once")
             await kill(self.team, teammate, CAUSE)
-            await self._wait_until_ended(teammate)
+            while not teammate.end_processed:
+                self.team.changed.clear()
+                if not teammate.end_processed:
+                    await self.team.changed.wait()
         else:
             self._say(f"{ELSEWHERE} asks {teammate.name} to stop")
             objection = await self._ask(box, teammate)
@@ -165,14 +170,13 @@ class StopListener(Struct):
 
         with contextlib.suppress(TimeoutError):
             async with time_limit(START_S):
-                while (teammate := self.team.find(name)) is None and self._is_starting(name):
+                while (teammate := self.team.find(name)) is None and (
+                    name.lower() in {one.lower() for one in self.team.starting_names}
+                ):
                     self.team.changed.clear()
                     await self.team.changed.wait()
                 return teammate
         return None
-
-    def _is_starting(self, name: str) -> bool:
-        return name.lower() in {one.lower() for one in self.team.starting_names}
 
     async def _ask(self, box: RequestStore, teammate: Teammate) -> str:
         """Ask a member to stop and wait for its end. Return its objection, or an empty text. A second request joins
@@ -193,12 +197,6 @@ class StopListener(Struct):
             if not teammate.end_processed:
                 await self.team.changed.wait()
         return ""
-
-    async def _wait_until_ended(self, teammate: Teammate) -> None:
-        while not teammate.end_processed:
-            self.team.changed.clear()
-            if not teammate.end_processed:
-                await self.team.changed.wait()
 
     # ── the whole team ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -254,8 +252,13 @@ class StopListener(Struct):
 
     async def close(self) -> None:
         """Answer open requests after all agents have ended, and close the doorbells. May be called twice."""
-        if self._leaving is not None:
-            await self._answer_requests(self._leaving)
+        if (leaving := self._leaving) is not None:
+            with contextlib.suppress(TeamwrightError):
+                handed = await _released_tasks(leaving.tasks, leaving.owned, leaving.names)
+                answer = stop_answer(True, "the team has ended", ended=leaving.names, handed_back=handed)
+                for request in open_stops(leaving.box):
+                    if request.whole_team and request.lead == self._lead_process():
+                        _answer(leaving.box, request, answer)
             self._leaving = None
         for take_down in list(self._bells):
             take_down()
@@ -264,30 +267,10 @@ class StopListener(Struct):
         for task in self._telling:
             task.cancel()
 
-    async def _answer_requests(self, leaving: _EndingTeam) -> None:
-        with contextlib.suppress(TeamwrightError):
-            handed = await _released_tasks(leaving.tasks, leaving.owned, leaving.names)
-            answer = stop_answer(True, "the team has ended", ended=leaving.names, handed_back=handed)
-            for request in open_stops(leaving.box):
-                if request.whole_team and request.lead == self._lead_process():
-                    _answer(leaving.box, request, answer)
-
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _say(self, text: str) -> None:
         self.emit(Notice(member="system", text=text))
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(_quietly(work))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
-        return task
-
-
-async def _quietly(work: Coroutine[Any, Any, None]) -> None:
-    """Run the work and ignore an unreadable file or a deleted team, because no requester remains."""
-    with contextlib.suppress(TeamwrightError):
-        await work
 
 
 def _answer(box: RequestStore, request: StopRequest, body: dict[str, Any]) -> None:
@@ -303,5 +286,6 @@ async def _open_tasks(tasks: TaskList, names: Iterable[str]) -> set[str]:
 
 async def _released_tasks(tasks: TaskList, owned: Iterable[str], names: Iterable[str]) -> list[str]:
     """Return those of the tasks that are open and have no owner or another one now."""
-    mine, owners = set(owned), set(names)
+    mine = set(owned)
+    owners = set(names)
     return [t.id for t in await tasks.all() if t.id in mine and t.owner not in owners and t.status != "completed"]

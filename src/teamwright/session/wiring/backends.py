@@ -69,7 +69,8 @@ class ExternalPrograms(Struct):
         command = self._command(incarnation.command)
         env = self._environment(command)
         mode = mode_for_external(self.team.lead_policy, Mode(incarnation.mode) if incarnation.mode else None)
-        argv = (_program(command, env), *self._filled(command)[1:], *to_argv(self._flags(member, incarnation, mode)))
+        words = [self._fill(part, command) for part in command.argv]
+        argv = (_program(command, env), *words[1:], *to_argv(self._flags(member, incarnation, mode)))
         launch = make_launch(member, self.team, self.context.id, argv, env)
         start_mode = Mode.PLAN if member.plan_mode_required else mode
         return ExternalStart(launch, str(start_mode), command.start_s)
@@ -141,9 +142,6 @@ class ExternalPrograms(Struct):
         # The program runs the project's programs for its agent, by its own permissions.
         base = own_variables(base) | {"PATH": outside_first(base.get("PATH", os.defpath))}
         return {TASKS_VARIABLE: "1"} | base | {name: self._fill(value, command) for name, value in command.env.items()}
-
-    def _filled(self, command: ExternalCommand) -> list[str]:
-        return [self._fill(part, command) for part in command.argv]
 
     def _fill(self, text: str, command: ExternalCommand) -> str:
         def value(match: re.Match[str]) -> str:

@@ -52,10 +52,6 @@ _CACHE = {"PYTHONPYCACHEPREFIX": os.path.join(os.devnull, "none")}
 """Python compiles again: a cached file in the project could be another program than the script that was trusted."""
 
 
-def _files_digest(root: Path, hook: HookSpec) -> str:
-    return hook_digest(root, hook, hook_files(root, hook))
-
-
 def make_hooks(
     context: SessionContext,
     log: EventLog,
@@ -70,7 +66,8 @@ def make_hooks(
 
     `own_of` returns the hooks of an agent type's definition.
     """
-    settings, root = context.settings, context.trust.root
+    settings = context.settings
+    root = context.trust.root
     used = () if settings.hooks_off else context.places.plugins
     plugins = bind_all((hook for plugin in used for hook in plugin_hooks(plugin, context.home)), root)
     named = (*settings.hooks, *plugins) if context.options.hooks else ()
@@ -87,7 +84,7 @@ def make_hooks(
         records,
         partial(_confine, find_factory, root),
         limits,
-        partial(_files_digest, root),
+        lambda hook: hook_digest(root, hook, hook_files(root, hook)),
         fixed,
         partial(git_doubt, trusted=context.trust.trusted_git),
         call_trace(context),

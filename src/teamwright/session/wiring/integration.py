@@ -101,7 +101,8 @@ class SessionIntegration:
             from teamwright.teams.integration_worker import IntegrationWorker
 
             self._worked_team = name
-            context, agent_factory = self._context, self._agent_factory
+            context = self._context
+            agent_factory = self._agent_factory
             self._worker = IntegrationWorker(
                 team, lambda report: make_integration(context, agent_factory, team, report)
             )

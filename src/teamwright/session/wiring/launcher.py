@@ -100,7 +100,8 @@ class MemberLauncher(Struct):
         return 0
 
     def build_launch(self, member: RosterMember, incarnation: Incarnation, token: str, *, resumed: bool) -> Launch:
-        context, team = self.context, self.team
+        context = self.context
+        team = self.team
         path = process_directory(Path(incarnation.transcript)) / FILE
         SpawnFile(
             home=str(context.home.shared),
@@ -248,7 +249,10 @@ class LeadServices(Struct):
             case "admit":
                 return {"admitted": await self._budget_tracker.admit(self._scopes(name), int(arguments["calls"]))}
             case "start":
-                return self._start()
+                agent_factory = self.agent_factory
+                agent_factory.limits.check_subagents(len(agent_factory.toolset.agents.running_runs()))
+                agent_factory.limits.admit(depth=0)
+                return {}
             case "grant":
                 await self.agent_factory.keep_grant(
                     str(arguments["owner"]), self.agent_factory.policy, convert(arguments["answer"], PermissionAnswer)
@@ -297,13 +301,6 @@ class LeadServices(Struct):
         self._holds[name, self._next] = got
         return {"hold": self._next}
 
-    def _start(self) -> IpcBody:
-        """Count one more sub-agent in a member's process. Raises LimitExceeded naming the cap."""
-        agent_factory = self.agent_factory
-        agent_factory.limits.check_subagents(len(agent_factory.toolset.agents.running_runs()))
-        agent_factory.limits.admit(depth=0)
-        return {}
-
     def _scopes(self, name: str) -> list[Scope]:
         task = self._budget_tracker.task_scope(self._budget_tracker.task_of(name))
         return [self._budget_tracker.run] if task is None else [self._budget_tracker.run, task]
@@ -312,7 +309,8 @@ class LeadServices(Struct):
         """Return an event of a member's process as an event of the session, and record its usage."""
         match event:
             case ModelCallEnded():
-                budget_tracker, task = self._budget_tracker, event.task
+                budget_tracker = self._budget_tracker
+                task = event.task
                 failed = event.aside == FAILED_ATTEMPTS
                 budget_tracker.add_usage(
                     event.member,

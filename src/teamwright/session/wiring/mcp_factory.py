@@ -35,7 +35,8 @@ def make_mcp_servers(
 
     A server may ask the model, so that it finds the agent factory when it runs.
     """
-    settings, root = context.settings, context.trust.root
+    settings = context.settings
+    root = context.trust.root
     seen = remove_variables(bash.hidden, context.env)
 
     def warn(text: str) -> None:
@@ -63,7 +64,8 @@ def servers_of(context: SessionContext, bash: BashSettings, cwd: Path) -> tuple[
 
     `cwd` is the directory in which the session's agents work.
     """
-    settings, options = context.settings, context.options
+    settings = context.settings
+    options = context.options
     withheld = _withheld(context, bash)
     mcp_settings = settings.mcp if not options.strict_mcp_config else type(settings.mcp)()
     persons = {**context.env, **settings.person_env}

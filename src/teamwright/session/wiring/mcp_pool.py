@@ -42,7 +42,8 @@ def make_pool(
     context: SessionContext, log: EventLog, agent_factory: AgentFactory, serving: SessionMcpServers
 ) -> McpServerPool:
     """Return the pool of the servers of a session, which starts none of them."""
-    settings, toolset = context.settings.mcp, agent_factory.toolset
+    settings = context.settings.mcp
+    toolset = agent_factory.toolset
     terms = SamplingTerms(
         lambda: agent_factory.models.open(None, LEAD),
         toolset.model_settings,

@@ -425,7 +425,8 @@ def _proves_read_only(command: str, cwd: Path) -> bool:
 
 def _style(context: SessionContext) -> tuple[str, str]:
     """Return the text of the chosen output style, and what is wrong with the choice. Most sessions have none."""
-    name, compat = context.settings.output_style, context.settings.compat
+    name = context.settings.output_style
+    compat = context.settings.compat
     if not name or context.room is not None:
         return "", ""
     from teamwright.config.output_styles import output_styles, style_text

@@ -91,7 +91,8 @@ def make_team(
 
     `status` are the states of its members, `joined` the team that another process leads and guards against ping-pong.
     """
-    settings, toolset = context.settings, agent_factory.toolset
+    settings = context.settings
+    toolset = agent_factory.toolset
     builder = SessionAgentBuilder(agent_factory)
     toolset.set_agents(
         Subagents(context.directory, builder, toolset.jobs, agent_factory.limits, log.emit, settings.agents)
@@ -142,7 +143,8 @@ def _task_checks(context: SessionContext, agent_factory: AgentFactory, find: Fin
 
     The team file has precedence over the setting.
     """
-    settings, definition = context.settings.check, context.definition
+    settings = context.settings.check
+    definition = context.definition
     if definition is not None and definition.check:
         settings = replace(settings, command=definition.check)
     bash = agent_factory.toolset.bash
@@ -389,7 +391,8 @@ class AllowedCommands:
         """Return the content of the file; an unreadable file allows nothing."""
         try:
             found = cast("dict[str, Any]", json.loads(self._path.read_bytes().decode("utf-8", "surrogateescape")))
-            commands, places = cast("list[Any]", found["allowed"]), cast("list[Any]", found["seen_from"])
+            commands = cast("list[Any]", found["allowed"])
+            places = cast("list[Any]", found["seen_from"])
             pairs = list(zip(commands, places, strict=True)) if found["v"] == _VERSION else []
         except (OSError, ValueError, KeyError, TypeError):
             return {}

@@ -95,14 +95,14 @@ async def join_external_team(flags: MemberFlags, env: Mapping[str, str], stack: 
 
 async def _report_start_failure(found: ExternalTeam, flags: MemberFlags, problem: TeamwrightError) -> None:
     """Notify the lead by mail of a failed start, and remove the roster entry without a process. Never raises."""
-    dialect = ExternalMailFormat()
+    mail_format = ExternalMailFormat()
     home = found.home
-    dialect.note_roster(found.config)
+    mail_format.note_roster(found.config)
     text = f"{found.name} could not start: {problem.what}."
     entry = InboxEntry(found.name, text, text[:60], iso_time(), flags.agent_color or None, message_id())
     with suppress(TeamwrightError):
         inbox = FileStores(home).mailbox(found.directory, LEAD)
-        for letter in dialect.encode_entries(entry):
+        for letter in mail_format.encode_entries(entry):
             await inbox.put(letter, runtime=True)
     with suppress(TeamwrightError):
         await FileStores(home).roster(found.directory).change(lambda config: config.without_member(found.name))
@@ -119,7 +119,7 @@ async def _join(
     stack.callback(lease.release)
 
     async def report_end(name: str, cause: str, agreed_to: str | None) -> None:
-        await guest.departed(name, cause, agreed_to)
+        await membership.departed(name, cause, agreed_to)
 
     role = ExternalMemberRole(context, found, report_end)
     process = await assemble(role, stack)
@@ -128,29 +128,29 @@ async def _join(
     agent_factory = process.agent_factory
     requests = role.requests
     warnings = [*warnings, *found.warnings, *context.settings.warnings, *process.warnings]
-    guest, spec = await _membership(role, process, incarnation, flags, env, warnings=warnings)
-    guest.place.on_change = partial(_note_roster, role.mail.dialect, guest.presence)
-    stack.push_async_callback(guest.close)
-    for line in guest.warnings:
-        guest.say(line, "warning")
-    reception = _take_mail(role, process, guest)
-    _follow_changes(process, requests, guest, stack)
+    membership, spec = await _membership(role, process, incarnation, flags, env, warnings=warnings)
+    membership.place.on_change = partial(_note_roster, role.mail.dialect, membership.presence)
+    stack.push_async_callback(membership.close)
+    for line in membership.warnings:
+        membership.say(line, "warning")
+    lead_mail = _take_mail(role, process, membership)
+    _follow_changes(process, requests, membership, stack)
     stack.push_async_callback(_end_jobs, agent_factory)
     requests.close_abandoned()
-    if guest.record.departure is not None:
-        guest.has_ended.set()  # an exit that a kill interrupted is completed
-        return guest
-    entry = guest.place.entry or guest.record.entry
-    member = replace(guest.record.entry, color=entry.color, pane_id=entry.pane_id, backend_type=entry.backend_type)
-    resumed = read_header(Path(guest.record.incarnation.transcript)) is not None
-    guest.teammate = await start_in_process(
-        team, member, guest.record.incarnation, stack, None if resumed else spec, resumed=resumed
+    if membership.record.departure is not None:
+        membership.has_ended.set()  # an exit that a kill interrupted is completed
+        return membership
+    entry = membership.place.entry or membership.record.entry
+    member = replace(membership.record.entry, color=entry.color, pane_id=entry.pane_id, backend_type=entry.backend_type)
+    resumed = read_header(Path(membership.record.incarnation.transcript)) is not None
+    membership.teammate = await start_in_process(
+        team, member, membership.record.incarnation, stack, None if resumed else spec, resumed=resumed
     )
-    await reception.resume_plan()
+    await lead_mail.resume_plan()
     await process.continue_jobs(None, {id for _, id in requests.calls_left_open()})
-    guest.place.keep()
-    guest.check_mail()
-    return guest
+    membership.place.keep()
+    membership.check_mail()
+    return membership
 
 
 class ExternalMemberRole:
@@ -195,8 +195,8 @@ class ExternalMemberRole:
     def make_team(self, log: EventLog, watcher: Watcher, agent_factory: AgentFactory) -> SessionTeam:
         """Join the team as the other program created it."""
         found = self.found
-        dialect = ExternalMailFormat()
-        dialect.note_roster(found.config)
+        mail_format = ExternalMailFormat()
+        mail_format.note_roster(found.config)
 
         def say(text: str, level: str) -> None:
             log.emit(Notice(member=found.name, text=text, level=level))
@@ -206,7 +206,7 @@ class ExternalMemberRole:
             sent_lines = (line for line in read_backward(log.path) if b'"message_sent"' in line)
             return bool(msg_id) and any(msg_id.encode() in line for line in sent_lines)
 
-        self.mail = InboxContext(dialect, say, was_sent)
+        self.mail = InboxContext(mail_format, say, was_sent)
         ports = TeamPorts(
             agent_factory.plans.watch,
             watch_mailbox=lambda name, look: team.mailbox(name).watch(watcher, look),
@@ -277,11 +277,11 @@ async def _membership(
         )
     role.file.write(record)
     lead = lead_process(found.config, env)
-    place = OwnRosterEntry(team, found.name, lambda text, level: guest.say(text, level))
+    place = OwnRosterEntry(team, found.name, lambda text, level: membership.say(text, level))
     entry = await place.join(record.entry)
     grace_s = context.settings.places.orphan_timeout_s
-    presence = LeadPresence(team.mailbox(LEAD), grace_s, lambda why: guest.lead_is_gone(why), lead)
-    guest = ExternalMembership(
+    presence = LeadPresence(team.mailbox(LEAD), grace_s, lambda why: membership.lead_is_gone(why), lead)
+    membership = ExternalMembership(
         name=found.name,
         team=team,
         agent_factory=process.agent_factory,
@@ -293,7 +293,7 @@ async def _membership(
         warnings=(*warnings, *differences),
     )
     presence.note_roster(found.config)
-    return guest, spec
+    return membership, spec
 
 
 def _pane(entry: RosterMember, record: MembershipRecord, env: Mapping[str, str]) -> str:
@@ -302,42 +302,42 @@ def _pane(entry: RosterMember, record: MembershipRecord, env: Mapping[str, str])
     return entry.pane_id if sure else ""
 
 
-def _note_roster(dialect: ExternalMailFormat, presence: LeadPresence, config: TeamConfig | None) -> None:
+def _note_roster(mail_format: ExternalMailFormat, presence: LeadPresence, config: TeamConfig | None) -> None:
     if config is not None:
-        dialect.note_roster(config)
+        mail_format.note_roster(config)
     presence.note_roster(config)
 
 
-def _take_mail(role: ExternalMemberRole, process: AgentProcess, guest: ExternalMembership) -> LeadMail:
+def _take_mail(role: ExternalMemberRole, process: AgentProcess, membership: ExternalMembership) -> LeadMail:
     """Create the handler of the lead's mail: grants, answers, requests."""
     agent_factory = process.agent_factory
     team = process.team
     requests = role.requests
-    record = guest.record
+    record = membership.record
     agent_factory.may_bypass = role.grants.may_bypass
     if record.mode and (Mode(record.mode) is not Mode.BYPASS or role.grants.may_bypass):
         agent_factory.policy.change_mode(Mode(record.mode))
     requests.join_team(team, MailApprover(team, requests=requests))
-    mailed = MailedRequests(requests, team, guest.name)
+    mailed = MailedRequests(requests, team, membership.name)
     since = record.entry.joined_at if record.found else 0
-    reception = LeadMail(team, guest.name, since, mailed.heard, role.grants.in_mode)
-    role.mail.attach(reception)
-    return reception
+    lead_mail = LeadMail(team, membership.name, since, mailed.heard, role.grants.in_mode)
+    role.mail.attach(lead_mail)
+    return lead_mail
 
 
 def _follow_changes(
-    process: AgentProcess, requests: RequestQueue, guest: ExternalMembership, stack: AsyncExitStack
+    process: AgentProcess, requests: RequestQueue, membership: ExternalMembership, stack: AsyncExitStack
 ) -> None:
     """Follow changes of files by others."""
     team = process.team
     watcher = process.watcher
-    process.log.subscribe(guest.record_event, live=False)
-    stack.callback(team.roster.document.follow(watcher, guest.place.note_change))
-    stack.callback(team.mailbox(guest.name).watch(watcher, guest.check_mail))
+    process.log.subscribe(membership.record_event, live=False)
+    stack.callback(team.roster.document.follow(watcher, membership.place.note_change))
+    stack.callback(team.mailbox(membership.name).watch(watcher, membership.check_mail))
     stack.callback(watcher.follow(team.requests.directory, requests.read_outside_answers))
     known = team.tasks.watch_external_changes(process.agent_factory.policies.note_outside_change)
     stack.callback(known.close)
-    follow: Any = partial(guest.check_tasks, known)
+    follow: Any = partial(membership.check_tasks, known)
     stack.callback(team.tasks.store.watch(watcher, follow))
     connect_owners(None, team, process.jobs)
 

@@ -1,6 +1,6 @@
-"""The agent factory: builds the lead, teammates, sub-agents and forks of a session, ready for their first turn.
+"""The agent factory: what the agents of a process share, and the steps in which each of them is built.
 
-It implements the ports of `teams` and `tools` through which agents are made. Every agent of a process is built here.
+`lead_build`, `teammate_build` and `subagent_build` use the steps; every agent of a process is built by one of them.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class AgentFactory(Struct, dict=True):
         return self.home.transcript(self.cwd, self.session)
 
     def transcript_path(self, id: str) -> Path:
-        """Return the path of a sub-agent's transcript (port of `teams`)."""
+        """Return the path of a sub-agent's transcript."""
         return self.home.agent_transcript(self.cwd, self.session, id)
 
     def enter_worktree(self, workspace: AgentWorkspace) -> None:
@@ -343,6 +343,7 @@ class AgentFactory(Struct, dict=True):
         return self.watchdog.activity(who.name)
 
     def new_prefix(self, model: Model, system: list[Block], tools: Sequence[AnyTool], effort: Effort | None) -> Prefix:
+        """Return the prefix of a new agent, which is stored and shared by agents with the same bytes."""
         return self.prefix_cache.prefix(
             self.prefixes, PrefixModel(model.card, self.toolset.model_settings, effort), system, tools
         )

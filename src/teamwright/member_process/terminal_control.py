@@ -7,7 +7,7 @@ terminal. Depends on a member of this process.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -121,9 +121,7 @@ class OwnTerminalControl(Struct):
     def compact(self, keep: str) -> bool:
         """Compact the conversation. Return True when it is done before the next model call. Events have the result."""
         waits = self.agent.compaction.turn_lock.locked()
-        task: asyncio.Task[object] = asyncio.ensure_future(compact_now(self.agent, keep))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._run(compact_now(self.agent, keep))
         return waits
 
     def ask(self, question: str, show: Callable[[str], None]) -> None:
@@ -216,3 +214,8 @@ class OwnTerminalControl(Struct):
                 do=["wait until its session is resumed, or close this terminal: it keeps its place"],
                 note="nothing was changed",
             )
+
+    def _run(self, work: Awaitable[object]) -> None:
+        task: asyncio.Task[object] = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)

@@ -153,7 +153,8 @@ class Run:
 def tool_results(lines: list[dict]) -> Iterator[str]:
     for line in lines:
         content = line.get("message", {}).get("content", ())
-        yield from (str(block["content"]) for block in content if block["type"] == "tool_result")
+        blocks = () if isinstance(content, str) else content
+        yield from (str(block["content"]) for block in blocks if block["type"] == "tool_result")
 
 
 def test_a_team_whose_tables_have_no_room_says_so_and_continues_once_there_is_room(tmp_path, small_tables, disk):

@@ -1,6 +1,5 @@
 """Many members in one process: each does its task with tools, writes to its neighbour, and rests."""
 
-import json
 import re
 import resource
 from collections import Counter
@@ -11,6 +10,7 @@ from typing import Any
 from teamwright.models.model import Request
 from teamwright.protocol.events import MessageDelivered, TaskChanged, TeamEvent
 from tests.scale.crew import Call, Plays, a_team, descriptors, heap, main, read_lead_mail, rest
+from tests.support.transcripts import lines_of
 
 BATCH = 25
 
@@ -39,7 +39,7 @@ def in_transcripts(paths: Sequence[Path]) -> dict[str, Any]:
     ids: Counter[str] = Counter()
     words: list[str] = []
     for path in paths:
-        for line in map(json.loads, path.read_text().splitlines()):
+        for line in lines_of(path):
             if line["type"] == "user":
                 ids.update(line.get("injected", ()))
                 texts = [block.get("text", "") for block in line["message"]["content"]]

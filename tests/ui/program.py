@@ -11,6 +11,7 @@ from typing import Any
 from tests.support import preloaded
 from tests.support.model_requests import is_session_note
 from tests.support.preloaded import COMMAND
+from tests.support.transcripts import lines_of
 from tests.support.waits import WAIT_S
 
 KEY = "sk-test-7Qm2xLw9Tz4Rk8Vn"
@@ -52,7 +53,7 @@ class Program:
     def transcript(self) -> list[dict[str, Any]]:
         """The lines of the lead's transcript: there is one session."""
         [path] = self.home.glob("projects/*/*.jsonl")
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        return lines_of(path)
 
 
 class Mark:

@@ -11,6 +11,7 @@ import pytest
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Stall, Status
 from tests.support.model_requests import teammate_of
+from tests.support.transcripts import lines_of
 from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program, error_of, told_results, words_of
 
@@ -227,7 +228,7 @@ def assert_loadable(home: Path) -> None:
     paths = [*home.glob("projects/*/*.jsonl"), *home.glob("projects/*/*/agents/*.jsonl")]
     assert paths
     for path in paths:
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines = lines_of(path)
         assert lines[0]["type"] == "header"
         content = [block for line in lines[1:] for block in line["message"]["content"]]
         asked = [block["id"] for block in content if block["type"] == "tool_use"]

@@ -13,6 +13,7 @@ import pytest
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Stall, Status
 from tests.support.model_requests import is_session_note, teammate_of, without_session_notes
+from tests.support.transcripts import messages_of
 from tests.ui.terminal_driver import ALT_ENTER, BACKSPACE, CTRL_C, CTRL_D, ENTER, Person
 
 Reply = Answer | Stall | Status | str
@@ -68,8 +69,7 @@ def gate(repo: Path) -> Callable[[], None]:
 def transcript(home: Path) -> list[dict]:
     """The lead's messages, from the file."""
     (path,) = (home / ".teamwright" / "projects").glob("*/*.jsonl")
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [line["message"] for line in lines if "message" in line]
+    return messages_of(path)
 
 
 def unanswered(messages: list[dict]) -> set[str]:

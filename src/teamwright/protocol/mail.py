@@ -208,15 +208,17 @@ class PlanApprovalResponse(_ProtocolMessage, frozen=True, kw_only=True, tag="pla
 
 
 class PermissionRequest(_ProtocolMessage, frozen=True, kw_only=True, tag="permission_request", rename={}):
-    """A member asks to run a tool call."""
+    """A member asks to run a tool call. What it asks about is checked where it is answered: a request that cannot be
+    understood is denied, so its sender does not wait for ever.
+    """
 
     request_id: str
     agent_id: str
-    tool_name: str
+    tool_name: Any
     tool_use_id: str
-    description: str
-    input: dict[str, Any]
-    permission_suggestions: list[dict[str, Any]]
+    description: Any
+    input: Any
+    permission_suggestions: Any
 
 
 class PermissionResponse(_ProtocolMessage, frozen=True, kw_only=True, tag="permission_response", rename={}):

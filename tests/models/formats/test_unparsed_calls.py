@@ -85,7 +85,7 @@ async def test_tries_that_fail_use_up_a_cap_on_tokens(tmp_path, speaks):
         asyncio.timeout(WAIT_S),
         LoopbackModel(script) as server,
         speaks("openai-chat", server.url) as caller,
-        Team("crew", model=caller.model, cwd=tmp_path, env={}, budget=Budget(tokens=12_000)) as team,
+        Team("crew", model=caller.model, cwd=tmp_path, env={}, budget=Budget(tokens=8_000)) as team,
     ):
         result = await team.run("Go.")
     assert (result.stop, result.limit, result.exit_code) == ("limit", "tokens", 4)

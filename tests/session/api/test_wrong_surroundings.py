@@ -86,6 +86,7 @@ async def test_every_use_of_a_team_and_its_handles_in_another_thread_names_the_w
                 "send": from_a_loop(lambda: team.send("lead", "Hi.")),
                 "compact": from_a_loop(team.compact),
                 "clear": from_a_loop(team.clear),
+                "ask": from_a_loop(lambda: team.ask("How far are you?")),
                 "context": from_a_loop(team.context),
                 "reload": from_a_loop(team.reload),
                 "stop": from_a_loop(lambda: team.stop("ada")),

@@ -178,11 +178,12 @@ def test_whose_answer_a_local_server_computes_is_not_ended_at_the_deadline(scene
     held = Held("All right.")
     here = scene(asks_bob([]), bob=["bob's report.", held])
     house = {"base_url": here.program.url, "api": "messages"}
-    here.set(shutdown_objection_s=2, providers={"house": house}, model="house/test")
+    deadline_s = 2
+    here.set(shutdown_objection_s=deadline_s, providers={"house": house}, model="house/test")
     here.start()
     held.come()
     with pytest.raises(subprocess.TimeoutExpired):
-        here.lead.wait(timeout=6)  # three times the deadline
+        here.lead.wait(timeout=3 * deadline_s)
     assert here.of("progress", "bob")[-1]["doing"] == "prompt"
     held.go()
     code, _, err = here.end()

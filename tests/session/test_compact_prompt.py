@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright import Team
+from teamwright import Team, ToolCalled
 from teamwright.models.model import ModelCard, Request
 from teamwright.testing import Call, ScriptedModel
 from tests.support.waits import WAIT_S
@@ -234,3 +234,38 @@ async def test_a_lead_that_only_coordinates_finds_the_tools_that_it_has(tmp_path
     async with a_team(tmp_path, model(calls), permission_mode="delegate") as team:
         result = await asyncio.wait_for(team.run("Begin."), WAIT_S)
     assert [denial["tool_name"] for denial in result.denials] == ["Glob"]
+
+
+async def test_a_tool_of_a_server_is_called_through_mcp_call_and_tool_search_too(tmp_path):
+    inner = {"server": "plain", "tool": "echo", "arguments": {"text": "hi"}}
+    played = model([Call("ToolSearch", {"call": "McpCall", "arguments": inner}), "Done."])
+    servers = {"plain": {"command": sys.executable, "args": [SERVER]}}
+    await play(tmp_path, played, mcp_servers=servers)
+    assert played.request_text(1) == "hi"
+
+
+async def test_events_and_hooks_of_a_call_through_tool_search_name_the_tool_that_ran(tmp_path):
+    seen = tmp_path / "batch.json"
+    hook = {"hooks": [{"type": "command", "command": f"cat > {seen}"}]}
+    played = model([Call("ToolSearch", {"call": "Glob", "arguments": {"pattern": "*.txt"}}), "Done."])
+    async with a_team(tmp_path, played, {"hooks": {"PostToolBatch": [hook]}}) as team:
+        called: list[ToolCalled] = []
+        team.session.log.subscribe(lambda _n, event: called.append(event) if isinstance(event, ToolCalled) else None)
+        await asyncio.wait_for(team.run("Begin."), WAIT_S)
+    assert [(event.tool, event.input) for event in called] == [("Glob", {"pattern": "*.txt"})]
+    [call] = json.loads(seen.read_text())["tool_calls"]
+    assert (call["tool_name"], call["tool_input"]) == ("Glob", {"pattern": "*.txt"})
+
+
+async def test_tool_search_finds_what_the_prompt_of_a_resumed_conversation_leaves_out(tmp_path):
+    calls = [Call("ToolSearch", {"call": "Glob", "arguments": {"pattern": "*.txt"}}), "Two."]
+    search = [Call("ToolSearch", {"query": "select:Glob"}), "Three."]
+    await play(tmp_path, model(["One."]), keep=True)
+    (tmp_path / "work" / "here.txt").write_text("x")
+    given = {"cwd": tmp_path / "work", "home": tmp_path / "home", "settings_file": tmp_path / "settings.json"}
+    for answers, expected in ((calls, "here.txt"), (search, "Glob\nFind files")):
+        played = model(answers, LARGE)
+        async with Team.resume("crew", model=played, permission_mode="bypassPermissions", **given) as team:
+            assert (await asyncio.wait_for(team.run("Go on."), WAIT_S)).ok
+        assert is_compact(played.requests[0])
+        assert expected in played.request_text(len(played.requests) - 1)

@@ -141,6 +141,8 @@ class Toolbox(Struct, eq=False, dict=True):
     _by_name: dict[str, AnyTool] = field(default_factory=dict[str, AnyTool])
     _begun: set[str] = field(default_factory=set[str])
     """The ids of the calls of the newest answer whose tools have begun, after every question about them."""
+    _other_calls: dict[str, ToolCall] = field(default_factory=dict[str, ToolCall])
+    """The calls of the newest answer that ran with another tool or input than the model's, as they ran."""
 
     def __post_init__(self) -> None:
         self.set_tools(self.tools)
@@ -157,6 +159,10 @@ class Toolbox(Struct, eq=False, dict=True):
     def has_begun(self, call: ToolCall) -> bool:
         """Return True when the tool of this call of the newest answer has begun: it was allowed, if that was asked."""
         return call.id in self._begun
+
+    def call_as_run(self, call: ToolCall) -> ToolCall:
+        """Return this call of the newest answer as it ran: a hook, or a tool that calls others, may have changed it."""
+        return self._other_calls.get(call.id, call)
 
     def shorten_refusals(self, *, short: bool) -> None:
         """Give the model one sentence about each refused call from now on, or the whole text again."""
@@ -189,6 +195,7 @@ class Toolbox(Struct, eq=False, dict=True):
     async def run_all(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
         """Run the calls of one answer. `done` is filled as they end, also when this is cancelled."""
         self._begun.clear()
+        self._other_calls.clear()
         if len(calls) == 1:
             await self._run_into(calls[0], done)
             return
@@ -267,8 +274,10 @@ class Toolbox(Struct, eq=False, dict=True):
         if prepared.denied:
             result = self._refusal(result)
         outcome = "denied" if prepared.denied else "failed" if result.is_error else "done"
-        if prepared.is_revised:
-            call = replace(call, input=prepared.input.model_dump(exclude_unset=True))
+        tool = prepared.tool
+        if prepared.is_revised or call.name not in {tool.name, *tool.aliases}:  # another tool may have called it
+            call = replace(call, name=tool.name, input=prepared.input.model_dump(exclude_unset=True))
+            self._other_calls[call.id] = call
         self._emit_called(number, call, prepared.summary, result, outcome, time.perf_counter() - started)
         return result
 
@@ -302,7 +311,7 @@ class Toolbox(Struct, eq=False, dict=True):
         if UNPARSED_ARGUMENTS in call.input:
             return replace(unread_arguments(tool, str(call.input[UNPARSED_ARGUMENTS])), invalid="json")
         checked = validate(tool, call.input)
-        if not isinstance(checked, ToolResult) and (target := tool.target_call(checked)) is not None:
+        while not isinstance(checked, ToolResult) and (target := tool.target_call(checked)) is not None:
             tool, input_fields = target
             checked = validate(tool, dict(input_fields))
         if isinstance(checked, ToolResult):

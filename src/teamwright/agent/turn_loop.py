@@ -300,7 +300,9 @@ async def run_tool_calls(
             await run(calls, done)
         else:
             await agent.toolbox.run_all(calls[: await agent.meter.admit(len(calls))], done)
-        batch = await agent.hooks.run_batch_hooks(calls, {id: result for id, (_, result) in done.items()})
+        batch = await agent.hooks.run_batch_hooks(
+            list(map(agent.toolbox.call_as_run, calls)), {id: result for id, (_, result) in done.items()}
+        )
         refusal = batch.reason if batch.blocked else batch.halt_reason if batch.halted else ""
         if refusal:
             agent.emit(Notice(member=agent.name, text=f"a hook ended the turn: {refusal}", level="warning"))

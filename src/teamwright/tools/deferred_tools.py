@@ -56,12 +56,13 @@ def offer_tools(tools: Sequence[AnyTool], *, compact: bool) -> list[AnyTool]:
     search = _listed(_search(offered, [*names, *served]), compact=compact)
     saved = sum(_size(tool) for tool in offered if tool.is_deferred)
     if not served and (len(names) < LEAST_DEFERRED or saved < _size(search)):
-        offered, search = listed, no_tool_search()
+        offered = listed
+        search = BuiltInTool(SEARCH, lambda: tool_classes.ToolSearch(listed), is_offered=False)
     return [*offered[:at], search, *offered[at:]]
 
 
 def no_tool_search() -> AnyTool:
-    """Return the ToolSearch of an agent whose tools are all in its prefix, as before `offer_tools`."""
+    """Return the place of ToolSearch in a list of tools before `offer_tools`."""
     return BuiltInTool(SEARCH, lambda: tool_classes.ToolSearch(), is_offered=False)
 
 

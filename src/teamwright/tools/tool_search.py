@@ -32,15 +32,17 @@ class ToolSearchInput(ToolInput):
 
 
 class ToolSearch(Tool[ToolSearchInput]):
-    """The ToolSearch tool of one agent. `deferred` are its tools outside the prefix, and those that give access to
-    more, such as McpCall.
+    """The ToolSearch tool of one agent. `tools` are all its others; some give access to more, such as McpCall.
+
+    It finds those that its prefix leaves out. It calls each of them: the prefix of a resumed conversation may leave out
+    others.
     """
 
     name = "ToolSearch"
     input_type = ToolSearchInput
 
-    def __init__(self, deferred: Sequence[AnyTool] = ()) -> None:
-        self._deferred = tuple(deferred)
+    def __init__(self, tools: Sequence[AnyTool] = ()) -> None:
+        self._tools = tuple(tools)
 
     def is_read_only(self, call: ToolSearchInput) -> bool:
         """Return True: this tool itself only lists."""
@@ -57,7 +59,8 @@ class ToolSearch(Tool[ToolSearchInput]):
 
     async def run(self, call: ToolSearchInput, ctx: ToolContext) -> ToolResult:
         """Return the best matches, each with its description and its schema."""
-        tools = self._tools()
+        offered = [tool for tool in self._tools if tool.is_offered]
+        tools = self._left_out() or offered
         names = [tool.name for tool in tools]
         if call.call:
             close = nearest(call.call, names)
@@ -66,7 +69,8 @@ class ToolSearch(Tool[ToolSearchInput]):
                 f"ToolSearch calls no tool {call.call[:60]!r}.",
                 f"{hint}It calls: {escape_tags(join_names(names, 40))}.",
             )
-        found = search_tools(tools, call.query, max(1, min(call.max_results or USUAL_RESULTS, MAX_RESULTS)))
+        most = max(1, min(call.max_results or USUAL_RESULTS, MAX_RESULTS))
+        found = search_tools(tools, call.query, most) or search_tools(offered, call.query, most)
         if not found:
             listed = escape_tags(join_names(names, 40))
             return ToolResult(f"None of {len(tools)} tools matches. Use other words. There are: {listed}.")
@@ -78,18 +82,18 @@ class ToolSearch(Tool[ToolSearchInput]):
         text = escape_tags("\n\n".join(parts))
         return ToolResult(fit_result(text, ctx), brief=f"{len(found)} of {len(tools)} tools")
 
-    def _tools(self) -> list[AnyTool]:
-        """Return the tools that it finds."""
-        own = [tool for tool in self._deferred if tool.is_deferred]
-        return [*own, *(served for tool in self._deferred for served in tool.unlisted_tools())]
+    def _left_out(self) -> list[AnyTool]:
+        """Return the tools that a new prefix leaves out."""
+        own = [tool for tool in self._tools if tool.is_deferred]
+        return [*own, *(served for tool in self._tools for served in tool.unlisted_tools())]
 
     def _find(self, name: str) -> AnyTool | None:
         """Return the tool of that name; also one whose server has not listed its tools yet."""
         if not name:
             return None
-        listed = (tool for tool in self._deferred if tool.is_deferred and tool.name == name)
-        served = (found for tool in self._deferred if (found := tool.find_unlisted(name)) is not None)
-        return next(listed, None) or next(served, None)
+        own = (tool for tool in self._tools if tool.name == name)
+        served = (found for tool in self._tools if (found := tool.find_unlisted(name)) is not None)
+        return next(own, None) or next(served, None)
 
 
 def search_tools(tools: Iterable[AnyTool], query: str, most: int) -> list[AnyTool]:

@@ -222,3 +222,70 @@ def test_user_settings_in_the_state_root_of_a_client_count(tmp_path, repo, monke
         one.prompt("first")
         init = next(line for line in one.result() if line.get("subtype") == "init")
     assert init["output_style"] == "Explanatory"
+
+
+def mirrored(lines):
+    return [entry for line in lines if line["type"] == "transcript_mirror" for entry in line["entries"]]
+
+
+def write_as_client(tmp_path, frame, entries):
+    written = tmp_path / "config" / frame["filePath"]
+    written.parent.mkdir(parents=True, exist_ok=True)
+    written.write_text("".join(f"{json.dumps(entry, sort_keys=True)}\n" for entry in entries))
+
+
+def resume_with_mirror(tmp_path, repo, session, *flags):
+    with LoopbackModel.in_thread(["Three."]) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        flags = ("--output-format", "stream-json", "--session-mirror", f"--resume={session}", *flags)
+        done = program.run("-p", "third", *flags)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("goes_back", [True, False], ids=["and goes back", "and goes on"])
+@pytest.mark.parametrize("lost", [0, 1, 3])
+def test_a_clients_store_gets_the_lines_that_a_kill_kept_from_it_and_no_line_twice(
+    tmp_path, repo, monkeypatch, lost, goes_back
+):
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
+    session, seen = two_turns(tmp_path, repo, "--session-mirror")
+    sent = mirrored([line for lines in seen for line in lines])
+    stored = sent[: len(sent) - lost]
+    frame = next(line for line in seen[0] if line["type"] == "transcript_mirror")
+    write_as_client(tmp_path, frame, stored)
+    [transcript] = (tmp_path / "home").glob(f"projects/*/{session}.jsonl")
+    with open(transcript, "ab") as file:
+        file.write(b'{"type":"user","uuid":"cut')
+    last = [line["uuid"] for line in seen[0] if line["type"] == "assistant"][-1]
+    flags = [f"--resume-session-at={last}"] if goes_back else []
+    stored += mirrored(resume_with_mirror(tmp_path, repo, session, *flags))
+    lines = [entry for entry in stored if entry["type"] != "prefix_text"]
+    assert lines == lines_of(tmp_path / "home", session)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"type": "prefix_text", "name": "abcdef12"},
+        {"type": "user", "message": "hello"},
+        {"type": "compact", "messages": [1]},
+        {"type": 7, "message": {}},
+        ["a list"],
+        "deep",
+    ],
+)
+def test_a_damaged_session_of_a_client_is_refused_and_changes_nothing(tmp_path, repo, monkeypatch, damage):
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
+    session, seen = two_turns(tmp_path, repo, "--session-mirror")
+    frame = next(line for line in seen[0] if line["type"] == "transcript_mirror")
+    entries = mirrored(seen[0])
+    before = lines_of(tmp_path / "home", session)
+    write_as_client(tmp_path, frame, [*entries, damage])
+    written = tmp_path / "config" / frame["filePath"]
+    written.write_text(written.read_text().replace('"deep"', "[" * 200_000 + "]" * 200_000))
+    with LoopbackModel.in_thread([]) as server:
+        done = Program(repo, tmp_path / "home", server.url).run(
+            "-p", "x", "--output-format", "stream-json", "--session-mirror", f"--resume={session}"
+        )
+    assert done.returncode == 1 and "cannot be read" in done.stderr and "Traceback" not in done.stderr
+    assert lines_of(tmp_path / "home", session) == before

@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from teamwright.ui.headless.approving_program import McpApprover
     from teamwright.ui.headless.client_connection import ClientConnection
     from teamwright.ui.headless.partial_messages import PartialMessages
-    from teamwright.ui.headless.transcript_mirror import TranscriptMirror
+    from teamwright.ui.headless.transcript_mirror import KnownLines
     from teamwright.ui.invocation import Invocation
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -114,52 +115,55 @@ async def _open_and_run_session(
 
         approver = McpApprover(invocation.permission_prompt_tool)
         options = replace(options, on_request=approver.ask)
+    known = _start_mirror(options, outlet) if invocation.session_mirror else {}
     if options.resume is not None:
         from teamwright.edit_history.rewind import prepare_resume
 
         options = await prepare_resume(options)
     while True:
         try:
-            return await _run_in_session(invocation, options, outlet, ending, client, approver)
+            async with _open(options, partial(ending.end, signal.SIGTERM), outlet) as session:
+                if outlet.mirror is not None:
+                    outlet.mirror.follow(session.lead.agent.conversation.path, known)
+                return await _run_in_session(invocation, session, outlet, ending, client, approver)
         except ConversationCleared as cleared:  # raised only for a client
             assert client is not None
             ending.begin_again()
             options = await cleared.next_options()
             outlet.begin_conversation(cleared.session.id)
+            known = {}
 
 
 async def _run_in_session(
     invocation: Invocation,
-    options: Options,
+    session: Session,
     outlet: RunOutput,
     ending: _SignalState,
     client: ClientConnection | None,
     approver: McpApprover | None,
 ) -> tuple[Result, int | None]:
-    """Open a session and carry out its prompts. Raises ConversationCleared when the next session begins."""
-    async with _open(options, partial(ending.end, signal.SIGTERM), outlet) as session:
-        freeze_loaded()
-        outlet.is_opened = True
-        streams = outlet.format == "stream-json"
-        if invocation.session_mirror:
-            outlet.mirror = _mirror(session, options, outlet)
-        unsubscribe = session.log.subscribe(lambda _n, event: outlet.show_event(event, session.id), live=streams)
-        try:
-            if approver is not None:
-                await approver.set_session(session)
-            return await _run(invocation, session, outlet, ending, client)
-        finally:
-            unsubscribe()
-            outlet.open_plan = _open_plan(session)
-            if outlet.mirror is not None:
-                outlet.mirror.send_rest()
+    """Carry out the prompts of an open session. Raises ConversationCleared when the next session begins."""
+    freeze_loaded()
+    outlet.is_opened = True
+    streams = outlet.format == "stream-json"
+    unsubscribe = session.log.subscribe(lambda _n, event: outlet.show_event(event, session.id), live=streams)
+    try:
+        if approver is not None:
+            await approver.set_session(session)
+        return await _run(invocation, session, outlet, ending, client)
+    finally:
+        unsubscribe()
+        outlet.open_plan = _open_plan(session)
+        if outlet.mirror is not None:
+            outlet.mirror.send_rest()
 
 
-def _mirror(session: Session, options: Options, outlet: RunOutput) -> TranscriptMirror:
-    from teamwright.ui.headless.transcript_mirror import TranscriptMirror  # loaded only for a client with a store
+def _start_mirror(options: Options, outlet: RunOutput) -> dict[Path, KnownLines]:
+    """Mirror the session for its client, and return what the client has of it before it is opened."""
+    from teamwright.ui.headless.transcript_mirror import TranscriptMirror, known_lines  # only for a client with a store
 
-    is_new = options.resume is None or options.fork
-    return TranscriptMirror(outlet.json_line, session.lead.agent.conversation.path, is_new)
+    outlet.mirror = TranscriptMirror(outlet.json_line)
+    return known_lines(options)
 
 
 @asynccontextmanager

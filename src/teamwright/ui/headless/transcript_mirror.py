@@ -8,6 +8,8 @@ in another order and other escapes: here it becomes a transcript again. Format: 
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,32 +22,95 @@ from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import AssistantText
 from teamwright.protocol.ids import LEAD, is_uuid
 from teamwright.protocol.messages import encode
+from teamwright.session.options import Options
 from teamwright.storage.file_lease import lease_held, lease_path
-from teamwright.storage.files import keep_damaged_copy, write_atomic, write_new
-from teamwright.storage.json_lines import read_backward, read_lines
-from teamwright.storage.paths import Home, client_root, make_private
+from teamwright.storage.files import keep_damaged_copy, storage_error, write_atomic, write_new
+from teamwright.storage.json_lines import read_backward, read_backward_with_offsets, read_lines
+from teamwright.storage.paths import Home, client_root, find_home, make_private
 from teamwright.subagents.journal import READERS_DIRECTORY, readers_metadata, readers_transcript
 
 PREFIX_ENTRY = "prefix_text"
 """The type of an entry with the text of a prefix, which a resume on another machine needs. It is no transcript line."""
 
+_NO_LINES = {PREFIX_ENTRY, "agent_metadata"}
+"""The types of entries that are no lines of a transcript."""
+
 _PREFIXES = "prefixes"
+_DIGEST = re.compile(r"[0-9a-f]{8,64}")
+
+
+class KnownLines(Struct, frozen=True):
+    """What a client has of a transcript: all up to the message of this uuid, and so many lines after it."""
+
+    uuid: str
+    after: int
+
+    @classmethod
+    def read(cls, file: Path) -> KnownLines:
+        """Return what a client has that wrote this file, or that was sent all of it."""
+        after = 0
+        for line in read_backward(file):
+            with suppress(ValueError, RecursionError):  # the end of a line that a kill cut off
+                entry = json.loads(line)
+                if entry.get("uuid"):
+                    return cls(str(entry["uuid"]), after)
+                after += entry["type"] not in _NO_LINES
+        return cls("", after)
+
+    def end_in(self, transcript: Path) -> int:
+        """Return the offset in a transcript after these lines; after all of them for another conversation."""
+        ends: list[int] = []
+        for end, line in read_backward_with_offsets(transcript):
+            ends.append(end)
+            if self.uuid and line_uuid(line) == self.uuid:
+                break
+        else:
+            if self.uuid:
+                return ends[0] if ends else 0
+            ends.append(0)
+        return ends[max(0, len(ends) - 1 - self.after)]
+
+
+def known_lines(options: Options) -> dict[Path, KnownLines]:
+    """Return what the client has of the session that these options resume, before the session is opened.
+
+    A client that wrote the session has what it wrote: a kill may have kept the last lines from it. Any other client
+    has all. Raises CannotStart, UsageError for an unknown session.
+    """
+    from teamwright.edit_history.history_location import find_history
+    from teamwright.saved.sessions import find_session, latest_session
+
+    if options.resume is None or options.fork:
+        return {}
+    home = find_home(options.home)
+    cwd = Path(os.path.realpath(options.cwd))
+    view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
+    transcript = find_history(home, cwd, view.id).transcript
+    known: dict[Path, KnownLines] = {}
+    for path in (transcript, *(transcript.with_suffix("") / READERS_DIRECTORY).glob("*.jsonl")):
+        written = clients_path(path, transcript)
+        known[path] = KnownLines.read(written if written.exists() else path)
+    return known
+
+
+def clients_path(path: Path, transcript: Path) -> Path:
+    """Return where a client has a file of the session with this transcript."""
+    return client_root() / "projects" / path.relative_to(transcript.parent.parent)
 
 
 class TranscriptMirror(Struct):
     """The new lines of a session's transcripts, sent to the client by `write`: the lead's, and those of sub-agents."""
 
     write: Callable[[dict[str, Any]], object]
-    transcript: Path
-    is_new: bool
-    """False for a resumed session: the client has the lines so far."""
+    transcript: Path = Path()
     _sent: dict[Path, int] = field(default_factory=dict[Path, int])
     _prefixes: set[str] = field(default_factory=set[str])
 
-    def __post_init__(self) -> None:
-        self._sent[self.transcript] = 0 if self.is_new else self._size(self.transcript)
-        if not self.is_new:
-            self._sent |= {path: self._size(path) for path in (self._session / READERS_DIRECTORY).glob("*.jsonl")}
+    def follow(self, transcript: Path, known: Mapping[Path, KnownLines]) -> None:
+        """Send the lines of this session from now on, after those that the client has."""
+        self.transcript = transcript
+        self._sent = {transcript: 0} | {path: lines.end_in(path) for path, lines in known.items()}
+        self._prefixes = set()
 
     def note_event(self, event: object) -> None:
         """Send what a stored message added to its agent's transcript."""
@@ -83,7 +148,7 @@ class TranscriptMirror(Struct):
             entry = json.loads(line)
             entries += [*self._prefix(entry), entry]
         if entries:
-            known = client_root() / "projects" / path.relative_to(self.transcript.parent.parent)
+            known = clients_path(path, self.transcript)
             self.write({"type": "transcript_mirror", "filePath": str(known), "entries": entries})
 
     @staticmethod
@@ -111,36 +176,58 @@ def take_over(home: Home, id: str) -> None:
         return
     for written in (client_root() / "projects").glob(f"*/{id}.jsonl"):
         transcript = home.own / "projects" / written.parent.name / written.name
-        lines = _parse(written)
-        if lease_held(lease_path(transcript.with_suffix(""))) or _contains(transcript, lines):
+        clients = _parse(written)
+        if lease_held(lease_path(transcript.with_suffix(""))) or _contains(transcript, clients.newest):
             continue
         make_private(transcript.with_suffix("") / _PREFIXES)
-        for entry in lines:
-            name = str(entry.get("name"))
-            if entry["type"] == PREFIX_ENTRY and name.isalnum():
-                write_new(transcript.with_suffix("") / _PREFIXES / f"{name}.json", encode(entry["text"]))
+        for name, text in clients.prefixes.items():
+            write_new(transcript.with_suffix("") / _PREFIXES / f"{name}.json", text)
         if transcript.exists():
             keep_damaged_copy(transcript)
-        content = [_encode(entry) for entry in lines if entry["type"] != PREFIX_ENTRY]
-        write_atomic(transcript, b"".join(line + b"\n" for line in content))
+        write_atomic(transcript, b"".join(line + b"\n" for line in clients.lines))
 
 
-def _parse(written: Path) -> list[dict[str, Any]]:
+class _ClientsSession(Struct, frozen=True):
+    """A session as a client wrote it: the lines of its transcript, the uuid of the newest message, and prefixes."""
+
+    lines: list[bytes]
+    newest: str
+    prefixes: dict[str, bytes]
+
+
+def _parse(written: Path) -> _ClientsSession:
+    """Read all of it before anything is written. Raises CannotStart (`damaged-file`)."""
+    lines: list[bytes] = []
+    newest = ""
+    prefixes: dict[str, bytes] = {}
+    number = 0
     try:
-        lines = [cast("dict[str, Any]", json.loads(line)) for line in read_lines(written)]
-        begins = [entry["type"] for entry in lines if entry["type"] != PREFIX_ENTRY][:1] == ["header"]
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise CannotStart("damaged-file", f"the session in {written} cannot be read: {problem}") from problem
-    if not begins:
-        raise CannotStart("damaged-file", f"the session in {written} is none of Teamwright's")
-    return lines
+        for line in read_lines(written):
+            number += 1
+            entry = cast("dict[str, Any]", json.loads(line))
+            if entry["type"] == PREFIX_ENTRY:
+                if _DIGEST.fullmatch(name := entry["name"]):
+                    prefixes[name] = encode(entry["text"])
+                continue
+            if not lines and entry["type"] != "header":
+                raise CannotStart("damaged-file", f"the session in {written} is none of Teamwright's")
+            newest = str(entry.get("uuid") or newest)
+            lines.append(_encode(entry))
+    except OSError as problem:
+        raise storage_error(problem, written) from problem
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        what = f"the session in {written} cannot be read: line {number} is damaged"
+        raise CannotStart("damaged-file", what, note="nothing was changed") from problem
+    if not lines:
+        raise CannotStart("damaged-file", f"the session in {written} is empty")
+    return _ClientsSession(lines, newest, prefixes)
 
 
-def _contains(transcript: Path, lines: list[dict[str, Any]]) -> bool:
-    """Return True when the transcript has the newest message of these lines."""
-    newest = next((entry["uuid"] for entry in reversed(lines) if "uuid" in entry), None)
-    found = newest is not None and any(line_uuid(line) == newest for line in read_backward(transcript))
-    return found or (newest is None and next(read_lines(transcript), None) is not None)
+def _contains(transcript: Path, newest: str) -> bool:
+    """Return True when the transcript has the newest message of a client's session."""
+    if not newest:
+        return next(read_lines(transcript), None) is not None
+    return any(line_uuid(line) == newest for line in read_backward(transcript))
 
 
 def _encode(entry: dict[str, Any]) -> bytes:

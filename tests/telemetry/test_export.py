@@ -62,8 +62,18 @@ def test_the_address_is_that_of_the_usual_variables():
     for bad in ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector"}):
         with pytest.raises(CannotStart, match=next(iter(bad))):
             otlp_address(bad, "traces")
-    with pytest.raises(CannotStart, match="TIMEOUT"):
-        otlp_address({"OTEL_EXPORTER_OTLP_TIMEOUT": "soon"}, "traces")
+    for name, value in (
+        ("TIMEOUT", "soon"),
+        ("TIMEOUT", "nan"),
+        ("TIMEOUT", "-1"),
+        ("COMPRESSION", "brotli"),
+        ("ENDPOINT", "http://host:port"),
+        ("ENDPOINT", "http://[::1"),
+        ("ENDPOINT", "me:word@host"),
+    ):
+        with pytest.raises(CannotStart, match=name) as refused:
+            otlp_address({f"OTEL_EXPORTER_OTLP_{name}": value}, "traces")
+        assert "word" not in str(refused.value)
 
 
 def test_a_command_is_given_the_span_of_its_call_in_the_callers_trace():

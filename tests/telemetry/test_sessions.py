@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from teamwright import CannotStart, Team
+from teamwright import CannotStart, Notice, Team
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.telemetry.receiver import Receiver, attributes, otlp_receiver
@@ -147,3 +147,24 @@ async def test_the_root_of_a_killed_process_is_sent_by_the_next_one(tmp_path):
         assert all(not span.parent_span_id or span.parent_span_id in ids for span in receiver.spans), "no orphan"
         cut = [attributes(span).get("teamwright.cut_off", False) for span in receiver.named("session")]
         assert sorted(cut) == [False, True]
+
+
+@pytest.mark.finding("S5")
+async def test_a_person_is_told_once_that_a_receiver_does_not_take_the_spans(tmp_path, monkeypatch):
+    monkeypatch.setattr("teamwright.telemetry.follower.DELAY_S", 0.01)
+    told: list[str] = []
+    with otlp_receiver(status=400) as receiver:
+        async with team_with(tmp_path, receiver_env(receiver), "one", "two") as team:
+            came = asyncio.Event()
+
+            def note(_number: int, event: Any) -> None:
+                if isinstance(event, Notice) and event.text.startswith("telemetry:"):
+                    told.append(event.text)
+                    came.set()
+
+            team.session.log.subscribe(note)
+            await asyncio.wait_for(team.run("Go."), WAIT_S)
+            await asyncio.wait_for(came.wait(), WAIT_S)
+            await asyncio.wait_for(team.run("Again."), WAIT_S)
+            session = team.session.id
+    assert len(told) == 1 and f"teamwright trace {session}" in told[0]

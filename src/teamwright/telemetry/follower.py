@@ -21,6 +21,7 @@ from teamwright.protocol.trace_context import SpanId
 from teamwright.storage.event_log import EventLog, LogTail, log_path
 from teamwright.storage.files import write_atomic
 from teamwright.telemetry.conventions import CUT_OFF
+from teamwright.telemetry.otlp import otlp_address
 from teamwright.telemetry.spans import Content, FinishedSpan, SpanBuilder
 
 if TYPE_CHECKING:
@@ -44,9 +45,21 @@ MARK_NAME = "telemetry.json"
 
 
 class TelemetryFollower:
-    """The telemetry of one session in this process. `env` is the process's own environment."""
+    """The telemetry of one session in this process. `env` is the process's own environment.
 
-    def __init__(self, log: EventLog, session: str, env: Mapping[str, str], version: str, content: Content) -> None:
+    `warn` is called from the thread, once, when the receiver does not take what is sent.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        session: str,
+        env: Mapping[str, str],
+        version: str,
+        content: Content,
+        *,
+        warn: Callable[[str], object],
+    ) -> None:
         self._log = log
         self._session = session
         self._env = env
@@ -60,6 +73,8 @@ class TelemetryFollower:
         self._exporter: SpanExporter | None = None
         self._metrics: SessionMetrics | None = None
         self._is_received = True
+        self._warn = warn
+        self._has_warned = False
         self.dropped = 0
         """Spans that no receiver took."""
         self._unsubscribe: Callable[[], None] | None = None
@@ -126,8 +141,17 @@ class TelemetryFollower:
             batch = self._waiting[:BATCH]
             self._is_received = self._exporter.export(batch)
             if not self._is_received:
+                self._warn_once()
                 return
             del self._waiting[: len(batch)]
+
+    def _warn_once(self) -> None:
+        if self._has_warned or self._stopping.is_set():
+            return
+        self._has_warned = True
+        address = otlp_address(self._env, "traces").shown
+        later = f"Send all of it later: teamwright trace {self._session}"
+        self._warn(f"telemetry: {address} refuses what is sent or does not answer. {later}")
 
 
 def export_log(path: Path, session: str, exporter: SpanExporter, content: Content) -> Iterator[tuple[int, bool]]:

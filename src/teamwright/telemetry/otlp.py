@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -24,6 +25,7 @@ PREFIX = "OTEL_EXPORTER_OTLP_"
 DEFAULT_ENDPOINT = "http://localhost:4318"
 DEFAULT_TIMEOUT_S = 10.0
 SCOPE = "teamwright"
+_COMPRESSIONS = frozenset({"", "none", "gzip", "deflate"})
 
 
 class OtlpAddress(Struct, frozen=True):
@@ -55,12 +57,17 @@ def otlp_address(env: Mapping[str, str], kind: str) -> OtlpAddress:
         raise _bad(f"{PREFIX}PROTOCOL", protocol, "http/protobuf is what this program sends")
     own = env.get(f"{PREFIX}{kind.upper()}_ENDPOINT", "").strip()
     url = own or f"{(value('ENDPOINT') or DEFAULT_ENDPOINT).rstrip('/')}/v1/{kind}"
-    if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
-        raise _bad(f"{PREFIX}ENDPOINT", url, "it is an address such as http://localhost:4318")
+    if not _is_address(url):
+        without_password = url.rpartition("@")[2]
+        raise _bad(f"{PREFIX}ENDPOINT", without_password, "it is an address such as http://localhost:4318")
     try:
         timeout = float(value("TIMEOUT") or DEFAULT_TIMEOUT_S)
     except ValueError:
-        raise _bad(f"{PREFIX}TIMEOUT", value("TIMEOUT"), "it is a number of seconds") from None
+        timeout = 0.0
+    if not 0 < timeout < math.inf:
+        raise _bad(f"{PREFIX}TIMEOUT", value("TIMEOUT"), "it is a number of seconds")
+    if value("COMPRESSION") not in _COMPRESSIONS:
+        raise _bad(f"{PREFIX}COMPRESSION", value("COMPRESSION"), "it is gzip, deflate or none")
     pairs = (pair.partition("=") for pair in value("HEADERS").split(",") if "=" in pair)
     return OtlpAddress(
         url,
@@ -71,6 +78,14 @@ def otlp_address(env: Mapping[str, str], kind: str) -> OtlpAddress:
         value("CLIENT_KEY") or None,
         value("CLIENT_CERTIFICATE") or None,
     )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or an unfinished IPv6 address
+        return False
 
 
 def require_exporter() -> None:

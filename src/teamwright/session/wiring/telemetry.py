@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 
 from teamwright.config.settings.settings import Settings
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD
 from teamwright.protocol.trace_context import TRACEPARENT, tool_traceparent
 from teamwright.session.preparation import SessionContext
 from teamwright.storage.event_log import EventLog
@@ -49,6 +51,13 @@ def start_telemetry(context: SessionContext, log: EventLog, stack: AsyncExitStac
     require_exporter()
     for kind in ("traces", "metrics"):
         otlp_address(context.env, kind)
-    follower = TelemetryFollower(log, context.id, context.env, __version__, content_of(context.env))
+    loop = asyncio.get_running_loop()
+
+    def warn(text: str) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(log.emit, Notice(member=LEAD, text=text, level="warning"))
+
+    content = content_of(context.env)
+    follower = TelemetryFollower(log, context.id, context.env, __version__, content, warn=warn)
     stack.push_async_callback(asyncio.to_thread, follower.close)
     follower.start()

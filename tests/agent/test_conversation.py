@@ -8,9 +8,11 @@ import pytest
 
 from teamwright.agent.conversation import INTERRUPTED_RESULT, Conversation, UserMessage
 from teamwright.agent.prompt import load_conversation, load_prefix, store_prefix
+from teamwright.agent.transcript import MESSAGE_KEY, line_blocks, line_message, message_links, user_line
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.messages import text_block, tool_result_block
+from teamwright.protocol.messages import encode, text_block, tool_result_block
+from teamwright.protocol.runtime_tags import RuntimeTags
 from teamwright.protocol.usage import Usage
 
 
@@ -263,3 +265,27 @@ def test_a_damaged_line_of_a_compaction_brings_back_what_it_stood_for(conversati
     conversation.path.write_bytes(content.replace(b'"place":3', b'"place":x'))
     again = load_conversation(conversation.path, prefixes)
     assert again.lost_lines.count == 1 and [b"one" in again.items[0], b"two" in again.items[1]] == [True, True]
+
+
+NOTE = RuntimeTags("79ad73960be515b6").note('A note, "notes":[1],"before":9')
+SAID = {"type": "text", "text": 'Say ","notes":[ and \u2028 ☃ \\ "message":{'}
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [SAID],
+        [SAID, NOTE],
+        [NOTE, SAID, NOTE, NOTE],
+        [NOTE],
+        [SAID, SAID, NOTE],
+        [{"text": "its keys in another order", "type": "text"}, NOTE],
+        [{**SAID, "notes": [1]}, NOTE],
+        [{"type": "text", "text": ""}],
+    ],
+)
+def test_a_user_message_is_read_as_the_bytes_that_were_sent(blocks):
+    item = encode({"role": "user", "content": blocks})
+    line = user_line(message_links("", "a", ""), ["prompt:1"], blocks, item)
+    assert line_message(line, line.find(MESSAGE_KEY)) == item
+    assert list(line_blocks(line)) == blocks

@@ -111,7 +111,7 @@ async def test_a_bad_address_is_an_error_at_the_start(tmp_path):
 
 
 KILLED = """
-import asyncio, os, signal, sys
+import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from tests.telemetry.test_sessions import SPAN, team_with
@@ -119,10 +119,7 @@ from tests.telemetry.test_sessions import SPAN, team_with
 async def main():
     async with team_with(Path({place!r}), {env!r}, SPAN, "done") as team:
         await team.run("Go.")
-        mark = team.session.log.path.parent / "telemetry.json"
-        while not mark.exists():
-            await asyncio.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGKILL)
+        await asyncio.Event().wait()
 
 asyncio.run(main())
 """
@@ -136,8 +133,9 @@ async def test_the_root_of_a_killed_process_is_sent_by_the_next_one(tmp_path):
         root = str(Path(__file__).parents[2])
         code = KILLED.format(root=root, place=str(tmp_path), env=env)
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, env=os.environ)
+        await asyncio.to_thread(wait_for, receiver, "execute_tool Bash")
+        process.kill()
         assert await asyncio.wait_for(process.wait(), WAIT_S) == -signal.SIGKILL
-        wait_for(receiver, "execute_tool Bash")
         given: dict[str, Any] = {"home": tmp_path / "home", "env": {"HOME": str(tmp_path), **env}}
         async with Team.resume("crew", model=ScriptedModel(lambda _request: "ok"), **given) as team:
             await asyncio.wait_for(team.run("Again."), WAIT_S)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from teamwright import Team
+from teamwright import HookEnded, Team
 from teamwright.storage.event_log import read_events
 from teamwright.telemetry.spans import NO_CONTENT, Content, FinishedSpan, SpanBuilder
 from teamwright.testing import ScriptedModel
@@ -94,3 +94,10 @@ async def test_a_killed_process_leaves_spans_that_say_so_and_the_next_one_begins
     roots = [span for span in [*spans, *builder.finish(events[-1][1].at)] if span.name == "session"]
     assert len(roots) == 2 and len({span.id for span in roots}) == 2
     assert [span.attributes.get("teamwright.cut_off", False) for span in roots] == [True, False]
+
+
+def test_the_output_of_a_failed_hook_is_exported_only_when_details_of_tools_are_asked_for():
+    event = HookEnded(member="team-lead", hook="Stop", kind="command", what="check", seconds=0.1, detail=SECRET, at=1.0)
+    for content, error in ((NO_CONTENT, "failed"), (Content(tools=True), SECRET)):
+        [span] = SpanBuilder("a-session", content).add(1, event)
+        assert (span.error, SECRET in repr(span)) == (error, error == SECRET)

@@ -190,8 +190,8 @@ def _split_notes(blocks: Sequence[Block], item: bytes) -> tuple[bytes, bytes]:
     if item.startswith(_RESULT_ITEM):
         return b"", item
     said = [at for at, block in enumerate(blocks) if not is_note(block)]
-    # A client's block may have more keys.
-    if len(said) != 1 or len(text := blocks[said[0]]) != 2 or text.get("type") != "text":
+    # A client's block may have more keys, or another order of them: what is read again must be the same bytes.
+    if len(said) != 1 or list(text := blocks[said[0]]) != ["type", "text"] or text["type"] != "text":
         return b"", item
     before = f',"before":{said[0]}'.encode() if said[0] else b""
     rest = [*blocks[: said[0]], *blocks[said[0] + 1 :]]

@@ -284,7 +284,7 @@ class SpanBuilder:
             event.at - event.seconds,
             event.at,
             _filled(attributes),
-            error=event.detail,
+            error=event.detail if self.content.tools or not event.detail else "failed",  # it may quote its output
         )
 
     def _change_subagent(self, event: SubagentChanged) -> Iterator[FinishedSpan]:

@@ -160,3 +160,26 @@ async def test_a_side_question_that_is_cancelled_leaves_the_turn_alone(tmp_path,
         gate.open.set()
         assert (await asyncio.wait_for(run, WAIT_S)).text == "All done."
         assert QUESTION not in team.session.lead.agent.conversation.path.read_text()
+
+
+@pytest.mark.finding("S4")
+async def test_a_side_question_ends_with_its_session_and_outlives_a_clear_and_another_model(tmp_path, monkeypatch):
+    asked = asyncio.Event()
+
+    async def play(body: dict[str, Any]) -> str:
+        if is_side_question(body):
+            asked.set()
+            await asyncio.Event().wait()
+        return "Ok."
+
+    async with LoopbackModel(play) as server:
+        async with team_on(server, tmp_path, monkeypatch) as team:
+            await asyncio.wait_for(team.run("Begin."), WAIT_S)
+            question = asyncio.create_task(team.ask(QUESTION))
+            await asyncio.wait_for(asked.wait(), WAIT_S)
+            assert (await asyncio.wait_for(team.clear(), WAIT_S)).done
+            await asyncio.wait_for(team.set_model("opus"), WAIT_S)
+            assert (await asyncio.wait_for(team.run("More."), WAIT_S)).text == "Ok."
+            assert not question.done()
+        with pytest.raises(TeamRefused, match="the session ended"):
+            await asyncio.wait_for(question, WAIT_S)

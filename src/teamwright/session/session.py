@@ -218,6 +218,7 @@ class Session(Struct):
     resumed: ResumeResult = field(default_factory=ResumeResult)
     cut_off: list[str] = field(default_factory=list[str])
     compactions: set[asyncio.Task[CompactResult]] = field(default_factory=set["asyncio.Task[CompactResult]"])
+    side_questions: set[asyncio.Task[str]] = field(default_factory=set["asyncio.Task[str]"])
     """Compactions that a person requested."""
     started: float = field(default_factory=time.monotonic)
 
@@ -532,8 +533,9 @@ class Session(Struct):
         May be called twice.
         """
         await self.agent_factory.plans.close()
-        for compaction in self.compactions:
-            compaction.cancel()
+        for task in (*self.compactions, *self.side_questions):
+            task.cancel()
+        await asyncio.gather(*self.side_questions, return_exceptions=True)
         await self.agents.end_background()
         self.requests.close("the session has ended")
         await self.stop_members("the session has ended", keep=True)

@@ -289,3 +289,16 @@ def test_a_damaged_session_of_a_client_is_refused_and_changes_nothing(tmp_path, 
         )
     assert done.returncode == 1 and "cannot be read" in done.stderr and "Traceback" not in done.stderr
     assert lines_of(tmp_path / "home", session) == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "needs"),
+    [
+        (["--resume-drops-turn=x"], "--resume-drops-turn needs --resume-session-at"),
+        (["-c", "--resume-drops-turn=x"], "--resume-drops-turn needs --resume-session-at"),
+        (["--resume-session-at=x"], "--resume-session-at needs -c or -r"),
+    ],
+)
+def test_flags_for_an_earlier_message_that_lack_another_name_it(tmp_path, repo, flags, needs):
+    done = Program(repo, tmp_path / "home").run("-p", "x", *flags)
+    assert done.returncode == 2 and needs in done.stderr

@@ -375,9 +375,19 @@ async def set_member_budget(session: Session, teammate: Teammate, budget: Budget
 async def ask_agent(session: Session, question: str, name: str = "", by: str = BY_PERSON) -> str:
     """Ask the lead or a member a question in passing, also while it works, and return the answer.
 
-    Raises UnknownMember, and as `ask_side_question`.
+    Raises UnknownMember, as `ask_side_question`, and TeamRefused when the session ends before the answer.
     """
-    return await ASK.on(session, ASK.find(session, name), question=question, by=by)
+    agent = ASK.find(session, name)
+    task = asyncio.create_task(ASK.on(session, agent, question=question, by=by), name=f"side question to {agent.name}")
+    session.side_questions.add(task)
+    task.add_done_callback(session.side_questions.discard)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        own = asyncio.current_task()
+        if own is not None and own.cancelling():
+            raise
+        raise TeamRefused("team-refused", "the session ended before the answer to the question") from None
 
 
 async def reload_session(session: Session) -> ReloadResult:

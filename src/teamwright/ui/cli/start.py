@@ -100,7 +100,7 @@ def _refuse_contradictions(flags: Mapping[str, Any]) -> None:
         )
     at, drops = flags.get("resume_session_at"), flags.get("resume_drops_turn")
     if (at and not is_resume) or (drops is not None and not at):
-        what = "--resume-drops-turn needs --resume-session-at" if is_resume else "--resume-session-at needs -c or -r"
+        what = "--resume-session-at needs -c or -r" if at else "--resume-drops-turn needs --resume-session-at"
         do = ["teamwright -r ID --fork-session --resume-session-at UUID"]
         raise UsageError("usage", what, do=do, note="nothing was started")
     session_flags = {

@@ -1,4 +1,4 @@
-"""Lines of a transcript with messages as a request has them: a file may have a prompt as text, and its notes beside it."""
+"""Lines of a transcript with messages as a request has them: a file may have a prompt as text, with notes beside it."""
 
 import json
 from pathlib import Path

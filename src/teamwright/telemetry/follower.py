@@ -6,7 +6,6 @@ when it can, keeps a bounded number of spans, counts those that it drops, and is
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,12 +14,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec import Struct
+
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.program_log import log_failure
-from teamwright.protocol.trace_context import SpanId
-from teamwright.storage.event_log import EventLog, LogTail, log_path
+from teamwright.storage.event_log import EventLog, LogTail
 from teamwright.storage.files import write_atomic
-from teamwright.telemetry.conventions import CUT_OFF
 from teamwright.telemetry.otlp import otlp_address
 from teamwright.telemetry.spans import Content, FinishedSpan, SpanBuilder
 
@@ -41,7 +41,14 @@ CLOSE_S = 3.0
 """Seconds that the end of a session waits for the last spans, if the receiver took those before."""
 
 MARK_NAME = "telemetry.json"
-"""The file beside the log that names the open span of the process: after a kill the next process sends it."""
+"""The file beside the log that says what was sent: after a kill the next process sends the rest."""
+
+
+class TelemetryMark(Struct, frozen=True):
+    """The state of the telemetry of a process: the event that opened it, and the last event whose spans were sent."""
+
+    opened: int
+    sent: int
 
 
 class TelemetryFollower:
@@ -64,8 +71,13 @@ class TelemetryFollower:
         self._session = session
         self._env = env
         self._version = version
-        self._builder = SpanBuilder(session, content)
-        self._tail = LogTail.after_event(log.path, log.last_number)
+        self._mark_path = log.path.with_name(MARK_NAME)
+        # A process that was killed left spans unsent: its events are read again, from the one that opened it.
+        killed = _read_mark(self._mark_path)
+        self._builder = SpanBuilder(session, content, was_killed=killed is not None)
+        self._opened = log.last_number + 1
+        self._sent = self._opened - 1 if killed is None else killed.sent
+        self._tail = LogTail.after_event(log.path, log.last_number if killed is None else killed.opened - 1)
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
@@ -105,36 +117,33 @@ class TelemetryFollower:
 
             self._exporter = SpanExporter(self._env, self._version)
             self._metrics = SessionMetrics(self._env, self._version)
-            self._waiting += _spans_of_killed_process(self._mark)
             while not self._stopping.is_set():
                 self._wake.wait()
                 self._stopping.wait(DELAY_S)
                 self._wake.clear()
                 self._read()
+                self._write_mark()  # before anything is sent: a kill from here on is known
                 self._send()
             self._read()
             self._waiting += self._builder.finish(time.time())
             self._send()
-            self._mark.unlink(missing_ok=True)
+            self._mark_path.unlink(missing_ok=True)
             self._metrics.close(CLOSE_S)
             self._exporter.close()
         except Exception as problem:  # telemetry must not end a session
             log_failure("telemetry", problem)
 
-    @property
-    def _mark(self) -> Path:
-        return self._log.path.with_name(MARK_NAME)
-
     def _read(self) -> None:
         while batch := self._tail.read():
             for number, event in batch:
-                self._waiting += self._builder.add(number, event)
-                if self._metrics is not None:
+                spans = list(self._builder.add(number, event))
+                if number > self._sent:
+                    self._waiting += spans
+                if number >= self._opened and self._metrics is not None:
                     self._metrics.add(event)
             if (over := len(self._waiting) - MAX_WAITING) > 0:
                 del self._waiting[:over]
                 self.dropped += over
-        _write_mark(self._mark, self._session, self._builder)
 
     def _send(self) -> None:
         while self._waiting and self._exporter is not None:
@@ -142,8 +151,16 @@ class TelemetryFollower:
             self._is_received = self._exporter.export(batch)
             if not self._is_received:
                 self._warn_once()
-                return
+                break
             del self._waiting[: len(batch)]
+        if not self._waiting:
+            self._sent = self._tail.after
+        self._write_mark()
+
+    def _write_mark(self) -> None:
+        if self._tail.after >= self._opened:
+            with suppress(StorageError):
+                write_atomic(self._mark_path, msgspec.json.encode(TelemetryMark(self._opened, self._sent)))
 
     def _warn_once(self) -> None:
         if self._has_warned or self._stopping.is_set():
@@ -174,42 +191,8 @@ def _spans_of_log(path: Path, builder: SpanBuilder) -> Iterator[FinishedSpan]:
     yield from builder.finish(newest if tail.closed else None)
 
 
-def _write_mark(path: Path, session: str, builder: SpanBuilder) -> None:
-    """Name the open span of this process, once, in the file."""
-    span = builder.open_process
-    if span is None or path.exists():
-        return
-    fields = {
-        "session": session,
-        "name": span.name,
-        "trace": f"{span.id.trace:032x}",
-        "span": f"{span.id.span:016x}",
-        "parent": "" if span.parent is None else f"{span.parent.span:016x}",
-        "start": span.start,
-        "attributes": span.attributes,
-    }
-    with suppress(StorageError):
-        write_atomic(path, json.dumps(fields).encode())
-
-
-def _spans_of_killed_process(path: Path) -> list[FinishedSpan]:
-    """Return the span that a killed process left open, and remove its mark. It ended when its mark was last known."""
+def _read_mark(path: Path) -> TelemetryMark | None:
     try:
-        fields = json.loads(path.read_bytes())
-        trace = int(fields["trace"], 16)
-        parent = SpanId(trace, int(fields["parent"], 16)) if fields["parent"] else None
-        ended = log_path(path.parent).stat().st_mtime
-        found = FinishedSpan(
-            str(fields["name"]),
-            SpanId(trace, int(fields["span"], 16)),
-            parent,
-            float(fields["start"]),
-            max(float(fields["start"]), min(ended, time.time())),
-            {**fields["attributes"], CUT_OFF: True},
-        )
-    except (OSError, ValueError, TypeError, KeyError):
-        return []
-    finally:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-    return [found]
+        return msgspec.json.decode(path.read_bytes(), type=TelemetryMark)
+    except (OSError, msgspec.MsgspecError):
+        return None

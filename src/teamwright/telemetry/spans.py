@@ -92,9 +92,12 @@ class OpenSpan(Struct):
 
 
 class SpanBuilder:
-    """The spans of one session. `content` says which contents they have."""
+    """The spans of one session. `content` says which contents they have.
 
-    def __init__(self, session: str, content: Content = NO_CONTENT) -> None:
+    `was_killed`: the first process of these events was killed.
+    """
+
+    def __init__(self, session: str, content: Content = NO_CONTENT, *, was_killed: bool = False) -> None:
         self.session = session
         self.content = content
         self.trace = trace_of(session)
@@ -102,6 +105,7 @@ class SpanBuilder:
         self._last = 0.0
         self._process: OpenSpan | None = None
         self._has_ended = False
+        self._was_killed = was_killed
         self._members: dict[str, OpenSpan] = {}
         self._turns: dict[str, OpenSpan] = {}
         self._models: dict[str, str] = {}
@@ -110,19 +114,16 @@ class SpanBuilder:
         self._sent: dict[str, SpanId] = {}
 
     @property
-    def open_process(self) -> OpenSpan | None:
-        """The span of the process that drives the session; None before it is known."""
-        return self._process
-
-    @property
     def process_span(self) -> SpanId | None:
-        """The id of that span."""
+        """The span of the process that drives the session; None before it is known."""
         return None if self._process is None else self._process.id
 
     def add(self, number: int, event: TeamEvent) -> Iterator[FinishedSpan]:
         """Add the next event, and yield the spans that end with it."""
         if isinstance(event, SessionOpened):
-            yield from self.finish(self._last if self._has_ended else None)
+            is_cut = self._process is not None and (self._was_killed or not self._has_ended)
+            self._was_killed = self._was_killed and self._process is None
+            yield from self.finish(None if is_cut else self._last)
             self._begin_process(number, event)
         self._has_ended = isinstance(event, RunEnded) or (self._has_ended and isinstance(event, MemberChanged))
         self._last = max(self._last, event.at)

@@ -40,6 +40,13 @@ STOP, SUBAGENT_START, SUBAGENT_STOP = "Stop", "SubagentStart", "SubagentStop"
 TEAMMATE_IDLE, TASK_CREATED, TASK_COMPLETED = "TeammateIdle", "TaskCreated", "TaskCompleted"
 PRE_COMPACT, POST_COMPACT, NOTIFICATION = "PreCompact", "PostCompact", "Notification"
 SETUP = "Setup"
+
+ENV_FILE_VARIABLE = "CLAUDE_ENV_FILE"
+"""The variable with the path of the file in which a hook sets variables for later commands."""
+
+ENV_FILE_EVENTS = frozenset({SESSION_START, SETUP})
+"""The events whose hooks may set variables."""
+
 STOP_FAILURE, TOOL_BATCH, EXPANSION = "StopFailure", "PostToolBatch", "UserPromptExpansion"
 ELICITATION, ELICITATION_RESULT = "Elicitation", "ElicitationResult"
 WORKTREE_CREATE, WORKTREE_REMOVE = "WorktreeCreate", "WorktreeRemove"

@@ -14,7 +14,7 @@ import inspect
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,11 +22,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.hooks.hook_actions import HttpLimits, HttpRequest
-from teamwright.hooks.hook_index import HookFunction, HookIndex, HookSpec
+from teamwright.hooks.hook_index import ENV_FILE_EVENTS, ENV_FILE_VARIABLE, HookFunction, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcomes, parse_returned
 from teamwright.processes.commands import Confinement, ProcessCommand
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
 from teamwright.processes.program_environment import own_program_start
+from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import HookEnded
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.program_log import log_failure
@@ -35,6 +36,7 @@ from teamwright.protocol.trace_context import TRACEPARENT
 
 if TYPE_CHECKING:
     from teamwright.hooks.hook_process import HookProcess
+    from teamwright.hooks.session_variables import SessionVariables
 
 INSIDE_VARIABLE = "TEAMWRIGHT_INSIDE_HOOKS"
 """Variable with the marks of the hooks in which a process runs: a session that a hook starts runs all other hooks."""
@@ -48,6 +50,8 @@ class _HookInput(Struct):
 
     payload: Mapping[str, Any]
     deliver_later: Callable[[str, bool], None]
+    env_file: str = ""
+    """The file for variables of later commands; empty for events without one."""
     _content: bytes = b""
 
     @property
@@ -80,6 +84,8 @@ class HookEnvironment(Struct, frozen=True):
     """The variables in `env` that a person's settings set. They are never removed."""
     git_doubt: Callable[[Path], str] = lambda _place: ""
     """Returns why git may run a program of the project in a directory now; empty when it runs none."""
+    variables: Callable[[], SessionVariables] | None = None
+    """Returns the variables that hooks set for later commands; None where nothing reads them."""
     trace: Callable[[str], str] | None = None
     """Returns the span of a tool call, by the model's id of it; None without telemetry."""
 
@@ -145,12 +151,25 @@ class HookRunner(Struct):
         if not found:
             return NO_OUTCOME
         hook_input = _HookInput({**payload, "hook_event_name": event}, agent.deliver_later)
+        if event not in ENV_FILE_EVENTS or self.environment.variables is None:
+            return await self._run_all(found, hook_input, cwd)
+        variables = self.environment.variables()
+        try:
+            hook_input.env_file = str(variables.prepare())
+        except (OSError, StorageError) as problem:
+            self.notify(f"hooks of {event} cannot set variables for commands: {problem}", "warning")
+        outcome = await self._run_all(found, hook_input, cwd)
+        for problem in variables.problems():
+            self.notify(problem, "warning")
+        return outcome
+
+    async def _run_all(self, found: Sequence[HookSpec], hook_input: _HookInput, cwd: Path | None) -> HookOutcome:
         if len(found) == 1 and not found[0].detached:
             return self._report_messages(await self._run(found[0], hook_input, cwd))
         waited: list[HookSpec] = []
         for hook in found:
             if hook.detached:
-                self._start_detached(self._run_detached(hook, hook_input, cwd), f"hook of {event}")
+                self._start_detached(self._run_detached(hook, hook_input, cwd), f"hook of {hook.event}")
             else:
                 waited.append(hook)
         if not waited:
@@ -265,6 +284,8 @@ class HookRunner(Struct):
         own = {"PWD": str(cwd), INSIDE_VARIABLE: f"{above} {mark}".strip()}
         if around.trace is not None and (use := hook_input.payload.get("tool_use_id")):
             own[TRACEPARENT] = around.trace(str(use))
+        if hook_input.env_file:
+            own[ENV_FILE_VARIABLE] = hook_input.env_file
         fixed = {**around.settings_env, **dict(hook.variables), **own}
         env, confinement = await _start_of(hook, around, fixed, agent_cwd)
         if confinement is None and (hook.is_confined or (hook.files_digest and hook.confined_because)):

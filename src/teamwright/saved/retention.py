@@ -134,7 +134,7 @@ async def prune(home: Home, days: float, *, keep: str = "") -> PruneResult:
         removed.finished = [one.team for one in await archive_finished_teams(home, before, SHARE)]
     for transcript in await asyncio.to_thread(_expired_sessions, home, sessions, before):
         with suppress(TeamwrightError, OSError):
-            if await asyncio.to_thread(_remove, transcript, before):
+            if await asyncio.to_thread(_remove, home, transcript, before):
                 removed.sessions.append(transcript.stem)
                 await _put_away_list(home, transcript.stem)
     return removed
@@ -156,7 +156,7 @@ async def remove_session(home: Home, session: SessionView, *, force: bool = Fals
             do=["look: teamwright teams", f"all the same: teamwright sessions rm {session.id[:8]} --force"],
             note="nothing was removed",
         )
-    await asyncio.to_thread(_remove, session.path, math.inf)
+    await asyncio.to_thread(_remove, home, session.path, math.inf)
     await _put_away_list(home, session.id)
 
 
@@ -262,7 +262,20 @@ def _newest(transcript: Path) -> float:
     return max(map(_changed, files)) or _changed(directory)
 
 
-def _remove(transcript: Path, before: float) -> bool:
+def remove_beside(home: Home, session: str) -> None:
+    """Remove what a session has outside of its directory: its debug logs, and the variables that its hooks set."""
+    for path in home.debug_logs(session):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+    with suppress(OSError, TeamwrightError):
+        variables = home.session_variables(session).parent
+        shutil.rmtree(variables, ignore_errors=True)
+
+
+def _remove(home: Home, transcript: Path, before: float) -> bool:
     """Remove a session while holding its lease. After a kill the next call removes the rest."""
     directory = transcript.with_suffix("")
     changed = _changed(lease_path(directory))
@@ -275,6 +288,7 @@ def _remove(transcript: Path, before: float) -> bool:
             copy.unlink(missing_ok=True)
         transcript.unlink(missing_ok=True)
         shutil.rmtree(directory, ignore_errors=True)
+        remove_beside(home, transcript.stem)
     finally:
         lease.release()
     return not directory.exists()

@@ -381,6 +381,7 @@ async def _remove_ended(context: SessionContext) -> None:
 def _remove(context: SessionContext) -> None:
     """Remove the files of a session that could not be opened."""
     shutil.rmtree(context.directory, ignore_errors=True)
+    shutil.rmtree(context.home.session_variables(context.id).parent, ignore_errors=True)
     context.home.transcript(context.cwd, context.id).unlink(missing_ok=True)
 
 

@@ -59,6 +59,9 @@ _NUMBERS = word_set("? # $ RANDOM SECONDS LINENO UID EUID PPID BASHPID")
 _KNOWN_PLAIN = word_set("PATH USER LOGNAME SHELL HOSTNAME LANG TERM")
 """Variables whose values are read here, only to check that they are one word and no pattern."""
 
+READ_FROM_ENVIRONMENT = _NUMBERS | _KNOWN_PLAIN
+"""Variables whose values this process and the shell of a command must have alike."""
+
 _NOT_ONE_WORD = re.compile(r"[\s*?\[\\]|[@+!]\(|^$")
 """Values that a shell may split or match against names. With `extglob`, `@(x)` is a pattern too."""
 

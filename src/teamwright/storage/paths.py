@@ -162,6 +162,10 @@ class Home(Struct, frozen=True):
         """`shell-snapshots/`: the environment after the startup files of the user's shell, one file a session."""
         return self.own / "shell-snapshots"
 
+    def session_variables(self, session: str) -> Path:
+        """Return `session-env/<session>/variables.sh`: what hooks set for the session's commands."""
+        return self._inside(self.own / "session-env", session) / "variables.sh"
+
     @property
     def trust(self) -> Path:
         """`trust.json`."""
@@ -176,6 +180,16 @@ class Home(Struct, frozen=True):
     def debug(self) -> Path:
         """`debug/`: debug logs and crash files."""
         return self.own / "debug"
+
+    def debug_log(self, session: str, member: str = "") -> Path:
+        """Return `debug/<session>.txt`, or the log of a member process, `debug/<session>/<member>.txt`."""
+        name = f"{directory_name(session)}/{inbox_stem(member)}" if member else directory_name(session)
+        return self.debug / f"{name}.txt"
+
+    def debug_logs(self, session: str) -> tuple[Path, ...]:
+        """Return all debug logs of a session: its file, the rotated one, and the directory of its member processes."""
+        file = self.debug_log(session)
+        return file, file.with_name(f"{file.name}.1"), file.with_suffix("")
 
     @property
     def prompt_history(self) -> Path:

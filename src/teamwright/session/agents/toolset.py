@@ -66,6 +66,8 @@ class Toolset(Struct):
     notify: Callable[[str], None] | None = None
     """Shows a text to the person, also from another thread. None: changes of files by commands are not recorded."""
     extra: Sequence[AnyTool] = ()
+    variables: Callable[[], Mapping[str, str]] = dict[str, str]
+    """Returns the variables that hooks set for commands."""
     sandbox: Callable[[], Sandbox] | None = None
     """Returns the sandbox of commands, made at the first call; None: they are not confined."""
     permits: PermissionAnswers | None = None
@@ -157,7 +159,8 @@ class Toolset(Struct):
     def _bash(self) -> AnyTool:
         """Load the tool for commands, with the recorder of the files that they change."""
         sandbox = self.use_sandbox()
-        tool = tool_classes.Bash(self.jobs, self.bash, self.proves_read_only, self.startup, self.env, sandbox)
+        proves, given = self.proves_read_only, self.variables
+        tool = tool_classes.Bash(self.jobs, self.bash, proves, self.startup, self.env, sandbox, hooked=given)
         if self.notify is None or not self.bash.records_changes:
             return tool
         from teamwright.tools.shell.command_changes import CommandChanges  # loaded only for a command

@@ -18,7 +18,7 @@ from teamwright.config.files_executed_by_settings import bind_all
 from teamwright.config.plugins import DATA, plugin_hooks
 from teamwright.git.repository import work_tree
 from teamwright.hooks.hook_actions import HttpLimits
-from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
+from teamwright.hooks.hook_index import ENV_FILE_EVENTS, NOTIFICATION, PERMISSION, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
 from teamwright.hooks.payload import HookAgent
@@ -34,6 +34,7 @@ from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, BashSettin
 from teamwright.tools.shell.startup import plain_shell
 
 if TYPE_CHECKING:
+    from teamwright.hooks.session_variables import SessionVariables
     from teamwright.sandbox.sandbox import CommandConfinement
     from teamwright.session.agents.factory import AgentFactory
 
@@ -60,6 +61,7 @@ def make_hooks(
     bash: BashSettings,
     records: ProcessRecords | None,
     own_of: Callable[[str], Sequence[HookSpec]],
+    variables: Callable[[], SessionVariables],
     find_factory: FindFactory,
 ) -> SessionHooks:
     """Create the hooks of a session: they answer before the approver, and notify a person through events.
@@ -82,11 +84,12 @@ def make_hooks(
         {**visible_env, **settings.env, **COMMAND_ENVIRONMENT, **own},
         plain_shell(),
         records,
-        partial(_confine, find_factory, root),
+        partial(_confine, find_factory, root, variables),
         limits,
         lambda hook: hook_digest(root, hook, hook_files(root, hook)),
         fixed,
         partial(git_doubt, trusted=context.trust.trusted_git),
+        variables,
         call_trace(context),
     )
 
@@ -114,10 +117,12 @@ def make_hooks(
     return session_hooks
 
 
-async def _confine(find: FindFactory, root: Path, hook: HookSpec, cwd: Path) -> CommandConfinement | None:
+async def _confine(
+    find: FindFactory, root: Path, variables: Callable[[], SessionVariables], hook: HookSpec, cwd: Path
+) -> CommandConfinement | None:
     """Return the confinement of a hook that needs one, in the policy *work*, at an event of an agent in `cwd`.
 
-    A plugin's hook may change its data, and each hook the worktree of the agent.
+    A plugin's hook may change its data, each hook the worktree of the agent, and one that sets variables their file.
     """
     agent_factory = find()
     if (session := agent_factory.toolset.use_sandbox()) is None:
@@ -132,6 +137,8 @@ async def _confine(find: FindFactory, root: Path, hook: HookSpec, cwd: Path) -> 
     tree = work_tree(cwd)
     if tree is not None and tree not in roots:
         roots.append(tree)
+    if hook.event in ENV_FILE_EVENTS:
+        roots.append(variables().path.parent)
     if hook.confined_because:
         return await confine_line(sandbox, gate, program, roots, hook.command_line, root)
     await sandbox.open_network(work_request(()))

@@ -78,6 +78,7 @@ from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, BashSettin
 from teamwright.tools.shell.startup import plain_shell
 
 if TYPE_CHECKING:
+    from teamwright.hooks.session_variables import SessionVariables
     from teamwright.sandbox.sandbox import Sandbox
     from teamwright.session.agents.web_search import SessionSearch
     from teamwright.session.mcp_servers import SessionMcpServers
@@ -358,9 +359,11 @@ def _toolset(
     options = context.options
     models = model_settings(settings)
     bash = replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models)))
+    variables = _session_variables(context)
     hooks = make_hooks(
         context,
         log,
+        variables=variables,
         approver=services.approver,
         bash=bash,
         records=jobs.records,
@@ -383,6 +386,7 @@ def _toolset(
         attended=not is_unattended(context),
         notify=partial(_notify_from_thread, asyncio.get_running_loop(), log),
         extra=_python_tools(options.tools, find_factory),
+        variables=lambda: variables().values(),
         sandbox=sandbox,
         permits=services.permits,
         agent_types=partial(resolver.agent_types.tool_description, policies.may_start),
@@ -390,6 +394,18 @@ def _toolset(
         shelf=make_shelf(settings, context.home, context.trust, context.places.plugins, context.id),
         startup=make_shell_startup(context.home, context.id, bash, context.env, log.emit, jobs.records),
     )
+
+
+def _session_variables(context: SessionContext) -> Callable[[], SessionVariables]:
+    """Return a function that returns the variables that hooks set; the first command or hook loads them."""
+
+    @cache
+    def make() -> SessionVariables:
+        from teamwright.session.wiring.session_variables import make_session_variables
+
+        return make_session_variables(context)
+
+    return make
 
 
 def _notify_from_thread(loop: asyncio.AbstractEventLoop, log: EventLog, text: str) -> None:

@@ -128,6 +128,7 @@ class Bash(Tool[BashInput]):
     """The Bash tool. `proves_read_only` returns True for a command that changes nothing in its directory.
 
     `env` is the environment of commands, without the variables that the settings hide. None: that of this process.
+    `hooked` returns the variables that hooks of the session set; those of the workplace have precedence.
     """
 
     name = "Bash"
@@ -141,6 +142,8 @@ class Bash(Tool[BashInput]):
         startup: ShellStartup | None = None,
         env: Mapping[str, str] | None = None,
         sandbox: Sandbox | None = None,
+        *,
+        hooked: Callable[[], Mapping[str, str]] = dict[str, str],
     ) -> None:
         self._changes = CallChanges()
         self._guards = CommandGuards(jobs)
@@ -150,6 +153,7 @@ class Bash(Tool[BashInput]):
         self._startup = startup
         self._env = env
         self._sandbox = sandbox
+        self._hooked = hooked
 
     def with_changes(self, changes: CommandChanges) -> Bash:
         """Record the files that commands change, and return this tool."""
@@ -296,7 +300,7 @@ class Bash(Tool[BashInput]):
         if not by_person and "PATH" in seen:
             seen["PATH"] = absolute_entries(seen["PATH"])
         given = workplace.env if by_person else without_git_variables(workplace.env)
-        return {**seen, **given, **COMMAND_ENVIRONMENT, "PWD": str(workplace.cwd)}
+        return {**seen, **self._hooked(), **given, **COMMAND_ENVIRONMENT, "PWD": str(workplace.cwd)}
 
     def _line(self, call: BashInput, ctx: ToolContext, ended_in: Path | None = None) -> ShellLine:
         workplace = ctx.workplace

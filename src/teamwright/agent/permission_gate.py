@@ -29,6 +29,7 @@ from teamwright.permissions.verdict import (
     Question,
     Verdict,
 )
+from teamwright.protocol.program_log import log_fact
 from teamwright.sandbox.policy import PolicyName
 
 if TYPE_CHECKING:
@@ -113,11 +114,17 @@ class PermissionGate(Struct):
         if self._exceeds_read_only(call):
             return self._refuse(call, _READER, _READS)
         decision = self.policy().decide(call.tool.name, call.access)
+        log_fact(
+            *("permissions", "%s %s: %s by %s (%s)", call.ctx.call, call.tool.name, decision.verdict, decision.rule),
+            *(decision.reason,),
+            member=self.member,
+        )
         if decision.verdict is Verdict.DENY:
             return self._refuse(call, decision.rule, _cut_reason(decision.reason))
         if call.hook_answer == "ask" and not decision.needs_person:
             decision = Decision(Verdict.ASK, "hook", call.hook_reason or "A hook requires an answer to this request.")
         call.ctx.grant = self.policy().grant_for(call.access, decision)
+        log_fact("sandbox", "%s runs in the policy %s", call.ctx.call, call.ctx.grant.policy, member=self.member)
         if decision.verdict is Verdict.ALLOW or call.hook_answer == "allow":
             return None
         always = decision.find_always()

@@ -26,6 +26,7 @@ from teamwright.models.model import Model, ModelCard
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.field_docs import show_fields
 from teamwright.protocol.ids import did_you_mean, nearest
+from teamwright.protocol.program_log import debug_categories
 from teamwright.protocol.usage import Budget
 from teamwright.session.options import Options
 
@@ -141,6 +142,10 @@ class OptionsWithoutOutput(TypedDict, total=False):
 
     trust: bool
     """True when the repository's settings may widen permissions, for this team."""
+
+    debug: bool | Sequence[str]
+    """True, or names of categories: the session keeps a debug log in `debug/` of the state root. By default
+    `TEAMWRIGHT_DEBUG` decides. Its facts are also records of the loggers `teamwright.<category>`."""
 
     env: Mapping[str, str] | None
     """The environment in which model keys are looked up. None: that of the process."""
@@ -272,7 +277,15 @@ def to_session_options(options: TeamOptions) -> Options:
         on_request=options.get("on_request"),
         own_hooks=to_hooks(options.get("hooks", ())),
         env=options.get("env"),
+        debug=_debug(options.get("debug", False)),
     )
+
+
+def _debug(option: bool | Sequence[str]) -> str:
+    """Return the value of the session's option. Raises UsageError for an unknown category."""
+    value = ("all" if option else "") if isinstance(option, bool) else ",".join(option)
+    debug_categories(value, {})
+    return value
 
 
 def _settings_file(options: TeamOptions) -> Path | str | None:
@@ -393,6 +406,10 @@ def _is_json(value: object) -> bool:
     return False
 
 
+def _is_debug(value: object) -> bool:
+    return _is_bool(value) or (_is_list(value) and all(map(_is_text, cast("Iterable[object]", value))))
+
+
 _OR_NONE = frozenset(
     {
         *("metadata", "model", "effort", "budget", "home", "on_request", "plan_approval", "backend", "task_list"),
@@ -420,6 +437,7 @@ _OPTION_TYPES = {
     "env": OptionType("a mapping of names to texts", _holds_texts),
     "worktree": OptionType("True, False or a name", _is_a(bool, str)),
     "trust": OptionType("True or False", _is_bool),
+    "debug": OptionType("True, False or a list of categories", _is_debug),
     "replace": OptionType("True or False", _is_bool),
     "on_exit": OptionType("end or suspend", _is_on_exit),
     "keep": OptionType("True or False", _is_bool),

@@ -24,6 +24,7 @@ from teamwright.mcp.login_store import LoginMask, LoginStore
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.mcp.stdio_transport import ServerEnvironment, StdioTransport
 from teamwright.mcp.tool_listing import ServedTool, parse_tools
+from teamwright.protocol.program_log import log_fact
 from teamwright.protocol.time_limit import time_limit
 
 if TYPE_CHECKING:
@@ -206,6 +207,7 @@ class McpServer:
     async def close(self) -> None:
         """Close it permanently. When cancelled, kill it."""
         self._set_state("closed")
+        log_fact("mcp", "%s: closed", self.config.name)
         client = self._client
         self._client = None
         running = [task for task in (self._starting, self._relisting, self._finishing) if task is not None]
@@ -254,6 +256,7 @@ class McpServer:
             if self._client is None:
                 await self._close_peer(peer)
         self._fail(trouble.what)
+        log_fact("mcp", "%s: failed: %s", self.config.name, trouble.what)
         return trouble
 
     async def _connect_peer(self, peer: JsonRpcPeer) -> McpClient:
@@ -273,6 +276,7 @@ class McpServer:
         client = McpClient(peer, self._context.version, {} if requests is None else requests.capabilities)
         await client.initialize(whole)
         await self._read_lists(client, whole)
+        log_fact("mcp", "%s: connected by %s", self.config.name, self.config.kind)
         return client
 
     async def _finish_start(self, client: McpClient) -> None:

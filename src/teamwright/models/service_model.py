@@ -53,6 +53,7 @@ from teamwright.models.stream import AnswerAssembly, HttpExchange, ThinkTags, Ti
 from teamwright.models.token_estimate import answer_tokens, fill_usage, written_tokens
 from teamwright.models.truncated_prompt_check import PromptCheck
 from teamwright.protocol.messages import Block, encode
+from teamwright.protocol.program_log import log_fact
 from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Usage
 
@@ -246,6 +247,16 @@ class ServiceModel:
                 again_s = None if gives_up else self._limit_passes_s(attempt.trouble)
                 outcome.failure = replace(failure, partial=attempt.text(), retry_after_s=again_s)
                 return
+            status = attempt.trouble.answer.status
+            log_fact(
+                "model",
+                "%s: %s, status %s, try %d, again in %.1f s",
+                self._card.name,
+                failure.what,
+                status,
+                tries,
+                wait_s,
+            )
             reason = _failure_reason(failure) if tries == 1 else failure.what
             yield Retrying(reason, wait_s, tries, attempt.trouble.is_unavailable)
             if attempt.shared_pause_s is None:

@@ -22,6 +22,7 @@ from msgspec import Struct
 from teamwright.processes.agent_command_detection import AGENT_VARIABLE, with_mark
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessPurpose, ProcessRecord, ProcessRecords
 from teamwright.processes.process_tree import MARK_VARIABLE, ProcessInfo, ProcessSnapshot, ProcessTree, new_mark
+from teamwright.protocol.program_log import log_fact
 from teamwright.protocol.time_limit import time_limit
 
 
@@ -210,6 +211,8 @@ class Process:
             record.set_pid(child.pid)
         for end in ends:
             end.listen()
+        held = "in the sandbox" if command.confinement is not None else "without the sandbox"
+        log_fact("processes", "%d started: %s in %s, %s", child.pid, command.argv[0], command.cwd, held)
         return cls(child, ProcessTree(child.pid, mark), pipes, record, feed, command.confinement)
 
     @property
@@ -334,6 +337,7 @@ class Process:
         loop.add_reader(descriptor, ready)
 
     def _note_end(self) -> None:
+        log_fact("processes", "%d ended with %s", self.pid, self.exit_code)
         self.exited.set()
         self.moved_to_background.set()
         if self._closed:  # killed by a caller that could not wait

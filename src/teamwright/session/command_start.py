@@ -10,7 +10,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,12 +65,17 @@ _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 def mask_secrets(text: str, env: Mapping[str, str]) -> str:
     """Return the text with secrets masked: values of variables named like secrets, and texts that look like keys."""
+    return mask_values_of(env)(text)
+
+
+def mask_values_of(env: Mapping[str, str]) -> Callable[[str], str]:
+    """Return a function that masks the secrets of this environment in many texts, as `mask_secrets`."""
     values = {
         value
         for name, value in env.items()
         if len(value) >= MIN_FRAGMENT and (_SECRET_NAME.search(name) or is_secret_name(name))
     }
-    return mask_tokens(mask_values(text, values))
+    return lambda text: mask_tokens(mask_values(text, values))
 
 
 def crash(problem: BaseException, argv: Sequence[str], home: str | None = None) -> TeamwrightError:

@@ -136,6 +136,8 @@ class Options(Struct, frozen=True):
     """The mode of the sandbox; None: that of the environment, else of the settings."""
     sandbox_bounds: Mapping[str, Any] | None = None
     """Sandbox settings that the process does not exceed: in a member process those of the lead; None: no bounds."""
+    debug: str = ""
+    """The categories of the debug log, separated by commas, or `all`; empty: the environment decides."""
     stores: TeamStores | None = None
     """The stores of the team; None: files in the home."""
 

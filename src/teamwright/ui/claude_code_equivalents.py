@@ -58,9 +58,7 @@ FLAGS: tuple[EquivalentRow, ...] = (
         "The branch `teamwright/NAME/lead` begins at HEAD, and the worktree is in the home directory of the program.",
     ),
     EquivalentRow("--verbose", "different", "--verbose", "It prints one line per event on stderr, and needs -p."),
-    EquivalentRow(
-        "--debug", "different", "--debug", "It shows tracebacks and takes no filter; `teamwright log` shows events."
-    ),
+    EquivalentRow("--debug", "different", "--debug", "It shows tracebacks too, and the categories have other names."),
     *(
         EquivalentRow(name, "different", "--effort LEVEL", "A model without such a budget uses its nearest effort.")
         for name in ("--thinking", "--max-thinking-tokens")
@@ -80,7 +78,7 @@ FLAGS: tuple[EquivalentRow, ...] = (
     ),
     EquivalentRow("--ax-screen-reader", "absent", "-p", "A headless run prints plain lines."),
     EquivalentRow("--brief", "absent", "", "A member writes to you through the lead."),
-    EquivalentRow("--debug-file", "absent", "teamwright log", "The event log of a session has what happened."),
+    EquivalentRow("--debug-file", "absent", "--debug", "The debug log of a session has a fixed place."),
     EquivalentRow(
         "--exclude-dynamic-system-prompt-sections",
         "absent",
@@ -189,7 +187,7 @@ COMMANDS: tuple[EquivalentRow, ...] = (
     EquivalentRow(
         "/copy", "absent", "", "/export FILE writes the conversation; the terminal's own selection copies a part"
     ),
-    EquivalentRow("/debug", "absent", "", "`teamwright log` prints each event of the session"),
+    EquivalentRow("/debug", "absent", "", "start with --debug; /status names the debug log"),
     EquivalentRow(
         "/effort", "absent", "", "--effort LEVEL, at the start, sets it; `teamwright config set effort LEVEL` keeps it"
     ),

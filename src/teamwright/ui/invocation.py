@@ -58,7 +58,6 @@ class Invocation(Struct, frozen=True):
     verbose: bool = False
     report: Path | None = None
     strict: bool = False
-    debug: bool = False
     permission_prompt_tool: str = ""
     replay_user_messages: bool = False
     include_partial_messages: bool = False
@@ -131,7 +130,6 @@ def build_invocation(
         verbose=bool(flags.get("verbose")),
         report=_report_path(where, flags.get("report")),
         strict=bool(flags.get("strict")),
-        debug=where.debug,
         permission_prompt_tool=_permission_prompt_tool(flags),
         replay_user_messages=_stream_flag(flags, "replay_user_messages", "input_format", "output_format"),
         include_partial_messages=_stream_flag(flags, "include_partial_messages", "output_format"),
@@ -232,6 +230,7 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         markdown=False if flags.get("no_markdown") else None,
         plain_terminal=True if flags.get("plain") else None,
         task_list=directory_name(listed) if (listed := flags.get("task_list")) is not None else None,
+        debug=where.debug,
         interactive=interactive,
         ask=flags.get("ask"),
     )

@@ -47,6 +47,7 @@ from teamwright.models.model_settings import ModelSettings
 from teamwright.models.names import SERVER, is_set, known_providers, resolve_model, source, with_server
 from teamwright.processes.program_environment import find_program
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.program_log import debug_categories
 from teamwright.sandbox.policy import SandboxMode, SandboxSettings
 from teamwright.sandbox.sandbox import report_sandbox
 from teamwright.session.command_start import find_database, platform_name, require_platform
@@ -78,6 +79,8 @@ class DoctorSubject(Struct, frozen=True):
     settings_file: Path | str | None = None
     database: str | None = None
     at_terminal: bool = False
+    debug: str = ""
+    """The value of `--debug`."""
 
 
 class Finding(Struct, frozen=True):
@@ -90,7 +93,7 @@ class Finding(Struct, frozen=True):
     do: str = ""
 
 
-SECTIONS = ("machine", "model", "members", "repository", "settings", "servers", "database")
+SECTIONS = ("machine", "model", "members", "repository", "settings", "servers", "database", "telemetry", "debug log")
 
 
 def find_problems(subject: DoctorSubject) -> list[Finding]:
@@ -113,6 +116,7 @@ def find_problems(subject: DoctorSubject) -> list[Finding]:
         *server_findings(subject, settings),
         *database_findings(subject),
         *telemetry_findings(subject, settings),
+        *_debug_findings(subject),
     ]
 
 
@@ -484,6 +488,13 @@ def telemetry_findings(subject: DoctorSubject, settings: Settings) -> Iterator[F
             yield Finding("telemetry", kind, otlp_address(subject.env, kind).shown)
     except TeamwrightError as problem:
         yield Finding("telemetry", "export", problem.what, "problem", problem.do[0] if problem.do else "")
+
+
+def _debug_findings(subject: DoctorSubject) -> Iterator[Finding]:
+    """Return where sessions keep their debug logs; nothing when they keep none."""
+    if categories := debug_categories(subject.debug, subject.env):
+        newest = subject.home.debug / "latest"
+        yield Finding("debug log", "newest", f"{newest}: {', '.join(categories)}")
 
 
 def _connection_findings(facts: DatabaseFacts, workers: list[WorkerStatus]) -> Iterator[Finding]:

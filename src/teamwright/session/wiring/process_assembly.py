@@ -41,6 +41,7 @@ from teamwright.processes.program_environment import add_changeable, own_variabl
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import Emit, Notice, SessionOpened, TeamEvent
 from teamwright.protocol.ids import LEAD, SessionId, did_you_mean
+from teamwright.protocol.program_log import debug_categories, is_any_fact_logged, log_fact
 from teamwright.protocol.runtime_tags import new_key
 from teamwright.sandbox.policy import AUTO_ALLOW, SandboxMode
 from teamwright.sandbox.temporary_files import TemporaryFiles
@@ -164,6 +165,10 @@ async def assemble(role: ProcessRole, stack: AsyncExitStack) -> AgentProcess:
     stack.callback(log.close)
     if role.member == LEAD:
         start_telemetry(context, log, stack)  # the lead's log has the events of all processes
+    if (categories := debug_categories(context.options.debug, context.env)) or is_any_fact_logged():
+        from teamwright.session.wiring.debug_log import start_debug_log  # only for a person who asks for facts
+
+        start_debug_log(context, log, stack, categories, "" if role.member == LEAD else role.member)
     caller = caller_span(context)
     log.emit(SessionOpened(member=role.member, pid=os.getpid(), session=context.id, traceparent=caller))
     watcher = await stack.enter_async_context(Watcher())
@@ -489,7 +494,9 @@ def start_sandbox_report(context: SessionContext, sandbox: Callable[[], Sandbox]
     """Probe the sandbox while the session begins, warn of what it does not enforce, and save it for other processes."""
 
     async def report() -> None:
-        write_sandbox(context.directory, await sandbox().report())
+        found = await sandbox().report()
+        log_fact("sandbox", "%s", found, session=context.id)
+        write_sandbox(context.directory, found)
 
     task = asyncio.create_task(report(), name="sandbox report")
     stack.push_async_callback(asyncio.wait, {task})

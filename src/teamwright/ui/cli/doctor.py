@@ -213,6 +213,7 @@ def doctor(
         place.settings,
         place.database,
         at_terminal=is_on_terminal() or ctx.meta.get(_AT_TERMINAL, False),
+        debug=place.debug,
     )
     if yes and not live:
         raise UsageError("usage", "--yes needs --live", note="nothing was sent")

@@ -81,7 +81,15 @@ def location_flags(*, hidden: bool = False) -> list[click.Option]:
             ["--database"],
             {"metavar": "URL", "help": "Keep team state in PostgreSQL (TEAMWRIGHT_DATABASE); none: files."},
         ),
-        (["--debug"], {"is_flag": True, "help": "Show tracebacks."}),
+        (
+            ["--debug"],
+            {
+                "is_flag": False,
+                "flag_value": "all",
+                "metavar": "[NAMES]",
+                "help": "Show tracebacks, and keep a debug log: of all, or of these categories (model,mcp).",
+            },
+        ),
     )
     return [
         click.Option(names, callback=_store_location, expose_value=False, hidden=hidden, **row) for names, row in rows

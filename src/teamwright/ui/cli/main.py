@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     stdout_closed = sys.stdout is None
     _reopen_closed_streams()
     _replace_unencodable()
-    debug = "--debug" in args[: args.index("--") if "--" in args else len(args)]
+    flags = args[: args.index("--") if "--" in args else len(args)]
+    debug = any(arg.partition("=")[0] == "--debug" for arg in flags)
     try:
         if stdout_closed:
             raise _no_stdout_error()

@@ -53,7 +53,7 @@ class Root(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the flags before the first word for the root; before a prompt, also those after it."""
-        args = spread_directories(spread_rules(args))
+        args = join_debug_categories(spread_directories(spread_rules(args)))
         if self._names_a_command(ctx, args):
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True
@@ -128,6 +128,25 @@ def spread_directories(args: list[str]) -> list[str]:
             flag = flag if os.path.isdir(os.path.join(base, os.path.expanduser(arg))) else ""
             out += [flag] if flag else []
         out.append(arg)
+    return out
+
+
+def join_debug_categories(args: list[str]) -> list[str]:
+    """Convert `--debug model,mcp` to one argument. Any other word after the flag is a command or a prompt."""
+    if "--debug" not in args:
+        return args
+    from teamwright.protocol.program_log import ALL, CATEGORIES  # loaded only for this flag
+
+    bare = f"--debug={ALL}"
+    out: list[str] = []
+    for position, arg in enumerate(args):
+        if arg == "--":
+            return out + args[position:]
+        names = {name.strip() for name in arg.split(",")}
+        if position and args[position - 1] == "--debug" and names & {ALL, *CATEGORIES}:
+            out[-1] = f"--debug={arg}"
+        else:
+            out.append(bare if arg == "--debug" else arg)
     return out
 
 

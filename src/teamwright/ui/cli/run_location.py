@@ -40,7 +40,8 @@ class RunLocation(Struct, frozen=True):
     cwd: Path
     home: str | None = None
     settings: Path | str | None = None
-    debug: bool = False
+    debug: str = ""
+    """The categories of the debug log; empty without the flag."""
     database: str | None = None
 
     def resolve(self, value: str) -> Path:
@@ -61,9 +62,18 @@ def run_location(ctx: click.Context) -> RunLocation:
         cwd=cwd,
         home=os.path.join(cwd, os.path.expanduser(flags["home"])) if flags.get("home") else None,
         settings=_settings(cwd, flags.get("settings")),
-        debug=bool(flags.get("debug")),
+        debug=_debug(flags.get("debug") or ""),
         database=flags.get("database"),
     )
+
+
+def _debug(value: str) -> str:
+    """Return the value of `--debug`. Raises UsageError for a category that does not exist."""
+    if value:
+        from teamwright.protocol.program_log import debug_categories  # loaded only for this flag
+
+        debug_categories(value, {})
+    return value
 
 
 def _settings(cwd: Path, value: str | None) -> Path | str | None:

@@ -18,6 +18,7 @@ from teamwright.config.add_instruction import NoteFile
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.program_log import debug_categories
 from teamwright.session.control.agent_actions import (
     ask_agent,
     clear_lead,
@@ -347,7 +348,16 @@ async def _status(session: Session, _rest: str) -> list[str]:
         f"  {done} of {len(tasks)} tasks completed" if tasks else "  no tasks",
         *cost_lines(cost)[-1:],
         *sandbox_lines(await sandbox_report(session)),
+        *_debug_log(session),
     ]
+
+
+def _debug_log(session: Session) -> list[str]:
+    """Return the line with the session's debug log, if it keeps one."""
+    home = session.agent_factory.home
+    if not debug_categories(session.options.debug, session.agent_factory.toolset.env):
+        return []
+    return [f"  debug log {clean(str(home.debug_log(session.id)))}"]
 
 
 async def _tasks(session: Session, _rest: str) -> list[str]:

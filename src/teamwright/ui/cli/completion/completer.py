@@ -197,7 +197,7 @@ def _location_options() -> tuple[click.Option, ...]:
     named = (
         click.Option(names, hidden=True, shell_complete=complete_value, metavar=metavar) for names, metavar in rows
     )
-    return (*named, click.Option(["--debug"], is_flag=True, hidden=True))
+    return (*named, click.Option(["--debug"], is_flag=False, flag_value="all", hidden=True))
 
 
 Shape: TypeAlias = dict[str, Any]

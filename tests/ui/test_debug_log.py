@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import signal
 import stat
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from teamwright import Team, UsageError
 from teamwright.protocol.program_log import CATEGORIES
 from teamwright.session.wiring import debug_log
 from teamwright.testing import Call, ScriptedModel
-from tests.ui.program import Program
+from tests.support.waits import WAIT_S
+from tests.ui.program import Mark, Program
 from tests.ui.test_session_variables import bash, flags, program, turn
 
 pytestmark = [pytest.mark.finding("S5"), pytest.mark.usefixtures("unconfined")]
@@ -132,3 +134,19 @@ async def test_a_program_gets_the_facts_by_logging_and_a_full_file_begins_again(
     assert facts and facts[0].getMessage().startswith("tool_called call=c1 tool=Bash")
     with pytest.raises(UsageError, match="no category"):
         Team("crew", model=model, debug=["tool"], **common)
+
+
+def test_a_resume_continues_the_log_of_a_killed_process(tmp_path, repo):
+    mark = Mark(tmp_path / "mark")
+    made = program(tmp_path, repo, bash("lead", f"echo on > {mark.path}; sleep 300"), bash("lead", "echo again"))
+    killed = made.start("--debug", *flags(made), SKIP)
+    try:
+        assert mark.wait() == "on"
+    finally:
+        killed.send_signal(signal.SIGKILL)
+        killed.communicate(timeout=WAIT_S)
+    before = log_of(made).read_text()
+    assert f"session_opened pid={killed.pid}" in before and "c1 Bash: allow by" in before
+    done = made.run("--debug", *flags(made), SKIP, "--continue")
+    after = log_of(made).read_text()
+    assert after.startswith(before) and after.count("session_opened pid=") == 2, done.stderr

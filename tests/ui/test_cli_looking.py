@@ -114,7 +114,7 @@ def test_one_team_is_shown_with_members_and_tasks(team: str, capsys: pytest.Capt
     out = shown(capsys, "teams", "show", "leak hunt")
     assert f"session      {SESSION}" in out
     assert re.search(r"^tess +not running +general-purpose +1 +2 +m$", out, re.MULTILINE)
-    assert re.search(r"^#2 +waits for #1 +fix the leak$", out, re.MULTILINE)
+    assert re.search(r"^#2 +waits for #1 +now +fix the leak$", out, re.MULTILINE)
     assert loaded(capsys, "teams", "show", "leak-hunt")["members"][1]["messages"] == 2
 
 
@@ -130,11 +130,28 @@ def test_tasks_without_a_name_are_those_of_the_team_of_this_directory(team: str,
 
 def test_tasks_are_listed_with_owner_and_blockers(team: str, capsys: pytest.CaptureFixture[str]):
     assert shown(capsys, "tasks", "leak hunt").splitlines() == [
-        "task  status        owner  subject",
-        "#1    pending              find the leak",
-        "#2    waits for #1         fix the leak",
+        "task  status        owner  changed  subject",
+        "#1    pending              now      find the leak",
+        "#2    waits for #1         now      fix the leak",
     ]
     assert [one["waits_for"] for one in loaded(capsys, "tasks", "leak hunt")] == [[], ["1"]]
+
+
+@pytest.mark.finding("S14")
+def test_the_times_of_tasks_are_listed_in_any_form_that_a_program_writes(team: str, capsys: pytest.CaptureFixture[str]):
+    first, second = sorted(resolve_home(None).tasks("leak-hunt").glob("[12].json"))
+    times = ({"createdAt": 1706000000000, "updatedAt": 1706000001000}, {"updatedAt": "2024-01-23T08:53:20Z"})
+    for file, own in zip((first, second), times, strict=True):
+        task = {key: value for key, value in json.loads(file.read_text()).items() if not key.endswith("At")}
+        file.write_text(json.dumps(task | own))
+    listed = loaded(capsys, "tasks", "leak hunt")
+    assert [(one["created_at"], one["updated_at"]) for one in listed] == [
+        (1706000000000, 1706000001000),
+        (0, 1706000000000),
+    ]
+    assert re.search(r"^#1 +pending +\d+ h +find the leak$", shown(capsys, "tasks", "leak hunt"), re.M)
+    first.write_text(json.dumps(json.loads(first.read_text()) | {"createdAt": [], "updatedAt": -1}))
+    assert loaded(capsys, "tasks", "leak hunt")[0]["updated_at"] == 0
 
 
 def test_an_inbox_is_shown_whole_and_stays_unread(team: str, capsys: pytest.CaptureFixture[str]):

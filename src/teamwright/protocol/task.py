@@ -16,7 +16,7 @@ from typing import Any, cast
 from msgspec import Struct, ValidationError, convert, field, to_builtins
 from msgspec.structs import replace
 
-from teamwright.protocol.ids import iso_time, now_ms
+from teamwright.protocol.ids import iso_time, now_ms, parse_iso_ms
 
 
 class TaskStatus(StrEnum):
@@ -61,6 +61,9 @@ UPDATED_AT = "updatedAt"
 """Key with the time of the last change, in ms since 1970 (as documented for other programs)."""
 
 _TIMES = frozenset({CREATED_AT, UPDATED_AT})
+
+_LATEST_MS = 10**14
+"""A time beyond it is not one in ms: it is in the year 5138."""
 
 _HIDDEN_KEYS = frozenset({CALL, DRAFT})
 """Metadata keys that no model and no program needs."""
@@ -208,6 +211,16 @@ class Task(Struct, frozen=True):
         """True when it blocks no other task any more: completed, approved and integrated, where it has to be."""
         return self.status is TaskStatus.COMPLETED and not self.awaits_integration and not self.awaits_approval
 
+    @property
+    def created_ms(self) -> int:
+        """The time of its creation, in ms since 1970; 0 when its file does not say."""
+        return _time_ms(self.extra.get(CREATED_AT))
+
+    @property
+    def changed_ms(self) -> int:
+        """The time of its last change, in ms since 1970; 0 when its file does not say."""
+        return _time_ms(self.extra.get(UPDATED_AT))
+
     def copy_with(self, **changes: Any) -> Task:
         """Return a copy with some fields changed."""
         return replace(self, **changes)
@@ -327,6 +340,13 @@ def _indented(value: Any) -> str:
         if all(isinstance(i, str) for i in ids):
             return f"[\n    {_DEEPER.join(map(_quoted, ids))}\n  ]"
     return json.dumps(value, indent=2, ensure_ascii=False).replace("\n", "\n  ")
+
+
+def _time_ms(value: Any) -> int:
+    """Return a time of a task file, a number of ms or an ISO text, in ms since 1970; 0 for anything else."""
+    if isinstance(value, str):
+        return parse_iso_ms(value) or 0
+    return int(value) if type(value) in {int, float} and 0 < value < _LATEST_MS else 0
 
 
 def _names(metadata: Mapping[str, Any] | None, key: str) -> tuple[str, ...]:

@@ -74,6 +74,10 @@ class TaskView(Struct, frozen=True):
     """Texts about its review, and about tasks at work that change the same paths."""
     review: OpenReview | None = None
     """Its review, while finished work waits for the answer."""
+    created_at: int = 0
+    """The time of its creation, in ms since 1970; 0 when its file does not say."""
+    updated_at: int = 0
+    """The time of its last change, in ms since 1970; 0 when its file does not say."""
 
     @property
     def open(self) -> bool:
@@ -330,6 +334,8 @@ def task_views(
                     writes=task.writes,
                     notes=task_notes(task, whole.values()),
                     review=_open_review(task),
+                    created_at=task.created_ms,
+                    updated_at=task.changed_ms,
                 )
             )
     return tuple(views)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
-from teamwright.protocol.ids import display_name, now_ms
+from teamwright.protocol.ids import display_name, iso_time, now_ms
 from teamwright.protocol.task import CALL, Task
 from teamwright.tasks.completion_conditions import task_notes
 from teamwright.tasks.task_rules import RUNTIME_KEYS
@@ -66,6 +66,8 @@ def task_text(task: Task, waits: Sequence[str], *, unverified: bool = False, not
     if task.draft is not None and task.owner is None and task.draft.is_open(now_ms()):
         creator = display_name(task.draft.by)
         lines.append(f"Draft: {creator} is still describing it; idle teammates do not claim it yet.")
+    if times := [f"{word} {iso_time(ms)}" for word, ms in _times(task) if ms]:
+        lines.append(f"Times: {', '.join(times)}")
     if (work := task.integration) is not None:
         lines.append(f"Integration: {work.state} (commit {work.tip[:12]} of {work.branch})")
     lines += [f"Note: {note}" for note in notes]
@@ -82,6 +84,10 @@ def task_text(task: Task, waits: Sequence[str], *, unverified: bool = False, not
     if metadata:
         lines.append(f"Metadata: {json.dumps(metadata, ensure_ascii=False)}")
     return "\n".join(lines)
+
+
+def _times(task: Task) -> tuple[tuple[str, int], ...]:
+    return ("created", task.created_ms), ("changed", task.changed_ms)
 
 
 def number_list(ids: Sequence[str]) -> str:

@@ -129,6 +129,20 @@ def say_facts(pairs: Sequence[tuple[str, str]], *, label: int = 12) -> None:
             say(f"{pad(name, label)} {one_line(value)}")
 
 
+def changed_task_rows(views: Sequence[TaskView]) -> list[tuple[str, str, str, str, str]]:
+    """Return tasks as cells: number, status with open blockers, owner, age of the last change, subject."""
+    rows = zip(views, task_rows(views), strict=True)
+    return [(*row[:3], _age(view.updated_at / 1000), row[3]) for view, row in rows]
+
+
+def _age(seconds_since_1970: float) -> str:
+    """Return an age in one unit, from minutes on; empty for an unknown time."""
+    if not seconds_since_1970:
+        return ""
+    seconds = time.time() - seconds_since_1970
+    return " ".join(duration(seconds).split()[:2]) if seconds >= 60 else "now"
+
+
 def task_rows(views: Iterable[TaskView]) -> list[tuple[str, str, str, str]]:
     """Return tasks as cells: number, status with open blockers, owner, subject."""
     return [

@@ -43,6 +43,7 @@ from teamwright.ui.cli.confirmation import confirm_removal
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, parse_time_span
 from teamwright.ui.cli.output import (
     WIDTH,
+    changed_task_rows,
     format_age,
     format_datetime,
     format_iso,
@@ -52,7 +53,6 @@ from teamwright.ui.cli.output import (
     say_facts,
     say_json,
     say_table,
-    task_rows,
 )
 from teamwright.ui.cli.run_location import RunLocation, named_database, open_access, open_home, run_location
 from teamwright.ui.cli.usage_errors import too_many_words
@@ -117,7 +117,7 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
     )
     if view.tasks:
         say()
-        say_table(("task", "status", "owner", "subject"), task_rows(view.tasks))
+        say_table(("task", "status", "owner", "changed", "subject"), changed_task_rows(view.tasks))
     return 0
 
 
@@ -336,7 +336,7 @@ def tasks(ctx: click.Context, /, team: str | None, as_json: bool) -> int:
     elif not views:
         say("No tasks.")
     else:
-        say_table(("task", "status", "owner", "subject"), task_rows(views))
+        say_table(("task", "status", "owner", "changed", "subject"), changed_task_rows(views))
     return 0
 
 

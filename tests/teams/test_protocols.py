@@ -128,7 +128,7 @@ async def test_a_sub_agent_may_do_no_more_than_the_member_that_started_it(tmp_pa
         {"resume": "a1", "name": "ada"},
         {"run_in_background": False, "name": "ada"},
         {"isolation": "worktree"},
-        {"cwd": "/"},
+        {"cwd": "/no/such/directory"},
         {"effort": "high"},
         {"subagent_type": "Explorer"},
         {"name": "ada", "team_name": "other"},

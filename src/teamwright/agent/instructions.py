@@ -134,6 +134,14 @@ class SessionInstructions(Struct, frozen=True):
         """Load the initial instructions; see `load_instructions`."""
         return cls(cwd, repo_root, load_instructions(cwd, repo_root, user_dir, compat, outside), compat, outside)
 
+    def at(self, cwd: Path, user_dir: Path) -> SessionInstructions:
+        """Return the instructions for an agent in this directory: unchanged outside the repository, which alone is
+        trusted.
+        """
+        if cwd == self.cwd or not Path(os.path.realpath(cwd)).is_relative_to(os.path.realpath(self.repo_root)):
+            return self
+        return self.load(cwd, self.repo_root, user_dir, self.compat, self.outside)
+
     def initial_for(self, withholds: Callable[[Path], bool]) -> list[Instruction]:
         """Return the initial instructions without the files that an agent must not read."""
         return [one for one in self.initial if not withholds(one.path)]

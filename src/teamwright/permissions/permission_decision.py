@@ -520,6 +520,9 @@ def judge_call(context: DecisionContext, tool: str, access: Access) -> Decision:
         return strictest(
             [judge_with_aliases(context, access), _decide_by_name(context, tool, access)], NOTHING_TO_DECIDE
         )
+    if access.subject is not None and access.reads:  # an agent that starts in a directory: both are judged
+        start = [judge_path(context, "Read", path, writes=False) for path in access.reads]
+        return strictest([*start, _decide_by_name(context, tool, access)], NOTHING_TO_DECIDE)
     deep = tool == "Grep"  # which asks for what it leaves out, as Glob does: `left_out`
     paths = [judge_path(context, tool, path, writes=True) for path in access.writes]
     paths += [judge_path(context, tool, path, writes=False, deep=deep, except_denied=True) for path in access.reads]

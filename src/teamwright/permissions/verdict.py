@@ -82,7 +82,8 @@ class Access(Struct, frozen=True):
 
     `reads` and `writes` are absolute paths; `command` is a shell command and `cwd` its directory; `expanded_command` is
     the command with the shell's aliases expanded, if it has any; `url` is the address to fetch; `subject` is the text
-    that `Tool(pattern)` rules match in other cases (an agent type for `Agent`). `harmless` marks calls that touch only
+    that `Tool(pattern)` rules match in other cases (an agent type for `Agent`,
+    whose `reads` is the directory in which it starts). `harmless` marks calls that touch only
     the team's files; `starts_teammate`: a teammate starts, not a sub-agent. `sandbox` has the policies in which the
     command would run, and which answer a question about effects that are not known. `search_path` is the PATH of the
     command; empty: no program of the project is looked for. `changeable` are directories, besides those of the

@@ -65,10 +65,18 @@ class SubagentRun(Struct, eq=False):
     """Set when no caller waits for it in the foreground any more: it ended, or went to the background."""
     _blocked_callbacks: list[MarkBlocked] = field(default_factory=list[MarkBlocked])
 
-    def enter_worktree(self, path: str, fork_notice: str) -> None:
-        """Record the worktree in which it works, for a resume, and the notice that a fork gets."""
-        self.spec_fields = {**self.spec_fields, "worktree": path}
+    def enter_worktree(self, path: str, cwd: Path | None, fork_notice: str) -> None:
+        """Record the worktree in which it works, and the directory there that a call named, for a resume; and the
+        notice that a fork gets.
+        """
+        fields = {key: value for key, value in self.spec_fields.items() if key != "cwd"}
+        self.spec_fields = {**fields, "worktree": path} | ({} if cwd is None else {"cwd": str(cwd)})
         self.fork_notice = fork_notice
+
+    def note_directory(self, own: Path, of_caller: Path) -> None:
+        """Let a fork know its directory, when that is not its caller's."""
+        if own != of_caller:
+            self.fork_notice = f"{self.fork_notice} Your directory is {own}.".strip()
 
     def add_text(self, text: str) -> None:
         """Add a sentence of the runtime to its final text."""

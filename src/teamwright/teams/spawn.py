@@ -119,7 +119,12 @@ async def _add_worktree(
     if not spec.wants_worktree:
         return spec, member
     if spec.cwd is not None:
-        raise UsageError("usage", "isolation and cwd exclude each other", do=["Leave one of them out."])
+        raise UsageError(
+            "usage",
+            "a teammate in a worktree works where the session works in the repository: it takes no cwd",
+            do=['Leave cwd out, or give isolation "none": it then works in cwd itself.'],
+            note="nothing was started",
+        )
     if team.ports.worktrees is None:
         raise CannotStart("no-git", "worktrees are not available here", note="nothing was started")
     worktrees = team.ports.worktrees()

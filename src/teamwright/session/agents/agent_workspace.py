@@ -6,7 +6,7 @@ Depends on the session's worktrees and on instructions. An agent without a workt
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from teamwright.agent.instructions import SessionInstructions
 from teamwright.agent.prompt import PromptEnvironment
 from teamwright.permissions.worktree_bounds import WorktreeBounds
+from teamwright.protocol.errors import UsageError
 from teamwright.worktrees.session_worktrees import SessionWorktrees, describe_base
 from teamwright.worktrees.worktree_record import WorktreeRecord, read_record, record_file
 
@@ -65,6 +66,23 @@ class AgentWorkspace(Struct, frozen=True, eq=False):
         return _FORK_NOTICE.format(checkout=self.scope.checkout, tree=tree, base=base)
 
 
+def find_in_worktree(cwd: Path, tree: Path, copied: Sequence[Path]) -> Path:
+    """Return the directory in the worktree `tree` that corresponds to `cwd`, which is in one of its originals.
+
+    Raises UsageError where there is none.
+    """
+    real = Path(os.path.realpath(cwd))
+    original = next((one for one in copied if real.is_relative_to(os.path.realpath(one))), None)
+    if original is None:
+        what = f"cwd {str(cwd)[:200]!r} is not in the repository of the worktree"
+    elif (found := tree / real.relative_to(os.path.realpath(original))).is_dir():
+        return found
+    else:
+        what = f"cwd {str(cwd)[:200]!r} has no committed file, so it is not in the worktree"
+    do = ["Leave cwd out, or leave isolation out: it then works in cwd itself."]
+    raise UsageError("usage", what, do=do, note="nothing was started")
+
+
 async def open_workspace(
     worktrees: SessionWorktrees,
     path: Path,
@@ -73,16 +91,21 @@ async def open_workspace(
     *,
     is_session: bool = False,
     shares: bool = False,
+    wanted: Path | None = None,
 ) -> AgentWorkspace:
     """Open the workspace of an agent, or of the whole session, whose worktree is `path`.
 
-    `home` has the user's instructions. `shares`: another process has the worktree's lease. Raises TeamwrightError.
+    `home` has the user's instructions. `shares`: another process has the worktree's lease. `wanted` is the directory
+    in the worktree where it works, if one was named. Raises TeamwrightError.
     """
     record = read_record(record_file(path)) if shares else await worktrees.open(path)
     tree = Path(os.path.realpath(path))
     checkout = worktrees.checkout_of(record)
     inside = os.path.relpath(os.path.realpath(worktrees.cwd), checkout)
-    cwd = tree / inside if not inside.startswith("..") and (tree / inside).is_dir() else tree
+    if wanted is not None and wanted.is_dir() and Path(os.path.realpath(wanted)).is_relative_to(tree):
+        cwd = wanted
+    else:
+        cwd = tree / inside if not inside.startswith("..") and (tree / inside).is_dir() else tree
     scope = WorktreeBounds(tree, checkout, record.branch)
     return AgentWorkspace(
         record,

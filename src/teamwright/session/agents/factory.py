@@ -290,13 +290,15 @@ class AgentFactory(Struct, dict=True):
                 )
         return model
 
-    async def place_of(self, spec: SpawnSpec) -> AgentWorkspace | None:
-        """Return the worktree place of a new or resumed agent; None without one. Raises TeamwrightError."""
+    async def place_of(self, spec: SpawnSpec, wanted: Path | None = None) -> AgentWorkspace | None:
+        """Return the worktree place of a new or resumed agent; None without one. `wanted` is the directory there that
+        was named for it. Raises TeamwrightError."""
         if spec.worktree is None:
             return None
         from teamwright.session.agents.agent_workspace import open_workspace  # not loaded without worktrees
 
-        return await open_workspace(self.worktrees, spec.worktree, self.instructions, self.home.own)
+        home = self.home.own
+        return await open_workspace(self.worktrees, spec.worktree, self.instructions, home, wanted=wanted)
 
     async def offered_tools(
         self, own: Sequence[AnyTool], card: ModelCard, kind: AgentType | None, inherited: Inheritance
@@ -329,7 +331,7 @@ class AgentFactory(Struct, dict=True):
             last_writers=self.edits,
             env=self.env if place is None else {**self.env, **place.variables},
             accepts_images=model.card.images,
-            instructions=self.instructions if place is None else place.instructions,
+            instructions=self._surroundings(inherited)[1],
             withholds=lambda file: inherited.current_policy().withholds(file),
             temporary=inherited.current_policy().scope.temporary,
             sandbox=inherited.sandbox,
@@ -396,13 +398,21 @@ class AgentFactory(Struct, dict=True):
         return self.each_rounds if cap is None else max(0, cap - conversation.answer_count)
 
     def session_note_text(
-        self, policy: Policy, kind: AgentType | None, place: AgentWorkspace | None = None, identity: str = ""
+        self, policy: Policy, kind: AgentType | None, inherited: Inheritance, identity: str = ""
     ) -> str:
         """Return the note at the beginning of an agent's conversation. `kind` is its type, whose memory it has."""
-        environment = self.place if place is None else place.environment(self.place)
-        instructions = self.instructions if place is None else place.instructions
+        environment, instructions = self._surroundings(inherited)
         memory = read_memory(kind, policy, self.home.own)
         return SessionNote(environment, instructions.initial_for(policy.withholds), identity, memory).text()
+
+    def _surroundings(self, inherited: Inheritance) -> tuple[PromptEnvironment, SessionInstructions]:
+        """Return the environment part of an agent's prompt, and its instructions."""
+        place, cwd = inherited.place, inherited.cwd
+        environment = self.place if place is None else place.environment(self.place)
+        instructions = self.instructions if place is None else place.instructions
+        if cwd is None:
+            return environment, instructions
+        return replace(environment, cwd=cwd), instructions.at(cwd, self.home.own)
 
     def make_agent(
         self,

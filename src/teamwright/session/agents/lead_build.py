@@ -100,7 +100,7 @@ async def build_lead(
         compaction=factory.compacting.make(team, kind, system, factory.prefixes, tools),
         model_calls_left=factory.max_rounds if kind is None or factory.max_rounds is not None else kind.max_turns,
         remind=ModeReminder(lambda: policy.display_mode, ReminderRole.LEAD, known_mode, announces=True),
-        session_note=lambda: factory.session_note_text(policy, kind),
+        session_note=lambda: factory.session_note_text(policy, kind, factory.lead_inheritance),
         wants_hour_cache=lambda: bool(team.running_members),
     )
     factory.lead_inheritance.effort = agent.effort

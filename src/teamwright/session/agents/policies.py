@@ -59,6 +59,8 @@ class Inheritance(Struct, eq=False, weakref=True):
     """The lead or member that the agent works for, and that waits for its requests."""
     place: AgentWorkspace | None = None
     """The worktree in which the agent works."""
+    cwd: Path | None = None
+    """The directory that a call named for the agent or one above it; None: that of its worktree or its session."""
     sandbox: SandboxSettings = UNBOUNDED
     """The bounds of the agent's commands, those of all agents above it included."""
     waiting: MarkBlocked | None = None

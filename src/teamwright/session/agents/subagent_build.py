@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from teamwright.session.agents.agent_workspace import AgentWorkspace
     from teamwright.session.agents.factory import AgentFactory
     from teamwright.teams.team import SessionTeam
+    from teamwright.worktrees.worktree_record import WorktreeRecord
 
 
 async def build_subagent(
@@ -62,12 +63,14 @@ async def build_subagent(
     effort = factory.resolver.resolve_effort(spec, kind, model.card, parent.effort) if start.is_new else None
     await factory.limits.admit_subagent(parent.depth + 1, is_hook=kind.is_hook)
     spec, place = await _enter_worktree(factory, spec, parent, run)
+    cwd = spec.cwd or parent.cwd if spec.worktree is None else None
     policy = factory.policies.make_policy(spec, parent.policy, parent.role_of(kind), kind.denied, place, parent.root)
     kind = with_skills(kind, factory.toolset.shelf, factory.emit, otherwise=load_prompt("base"))
     allow_memory(kind, policy(), factory.home.own, factory.emit)
     plan = factory.plans.make_plan_mode(policy(), factory.home.plans, None)
     inherited = parent.child(kind, policy, spec.model, run)
     inherited.place = place
+    inherited.cwd = None if spec.fork else cwd
     factory.inheritances[agent_id] = inherited
     below = None if spec.fork or inherited.depth >= factory.limits.settings.depth else factory.team
     tools = await _find_tools(
@@ -89,9 +92,10 @@ async def build_subagent(
         generation=run.generation,
         own=path,
     )
-    workplace = factory.make_workplace(inherited, model, None if spec.worktree is not None else spec.cwd)
+    workplace = factory.make_workplace(inherited, model, cwd)
     header = factory.header(who, model, workplace)
     if start.origin is not None:
+        run.note_directory(workplace.cwd, start.origin.toolbox.workplace.cwd)
         conversation = start_fork(start.origin, path, header, workplace, factory.prefixes)
     elif start.former is not None:
         anew = None if spec.fork else partial(factory.new_prefix, model, system(model.card), tools)
@@ -120,7 +124,7 @@ async def build_subagent(
         plan=plan,
         compaction=compaction,
         model_calls_left=factory.rounds_left(spec, budget, conversation),
-        session_note=str if spec.fork else lambda: factory.session_note_text(policy(), kind, place),
+        session_note=str if spec.fork else lambda: factory.session_note_text(policy(), kind, inherited),
         wants_hour_cache=always_false if forked is None else forked.wants_hour_cache,
         caller=caller,
         parent_call=run.call,
@@ -164,11 +168,30 @@ async def _enter_worktree(
         bounds = narrow(parent.sandbox, factory.resolver.definition(spec).sandbox)
         team = factory.team.name if factory.team is not None else ""
         record = await factory.worktrees.create(team, run.id, start, bounds)
-        spec = replace(spec, worktree=record.tree, cwd=None)
-    place = await factory.place_of(spec)
+        spec = replace(spec, worktree=record.tree, cwd=await _find_in_worktree(factory, spec, start, record))
+    place = await factory.place_of(spec, spec.cwd)
     if place is not None:
-        run.enter_worktree(place.record.path, place.fork_notice)
+        run.enter_worktree(place.record.path, spec.cwd, place.fork_notice)
     return spec, place
+
+
+async def _find_in_worktree(
+    factory: AgentFactory, spec: SpawnSpec, start: Path | None, record: WorktreeRecord
+) -> Path | None:
+    """Return the directory in a new worktree that corresponds to the one of the call; None when it names none.
+
+    Raises UsageError where there is none, without the worktree.
+    """
+    from teamwright.session.agents.agent_workspace import find_in_worktree
+
+    if spec.cwd is None:
+        return None
+    former = (spec.worktree, start, factory.worktrees.checkout_of(record))
+    try:
+        return find_in_worktree(spec.cwd, record.tree, [one for one in former if one is not None])
+    except UsageError:
+        await factory.worktrees.discard(record)
+        raise
 
 
 class StartingPoint(Struct, frozen=True):

@@ -47,6 +47,7 @@ async def build_teammate(factory: AgentFactory, spec: SpawnSpec, team: SessionTe
     allow_memory(kind, policy(), factory.home.own, factory.emit)
     inherited = lead.for_member(spec, kind, policy, blocked_callback(team, spec.name))
     inherited.place = place
+    inherited.cwd = spec.cwd if place is None and spec.cwd not in {None, factory.work_directory} else None
     factory.inheritances[spec.name] = inherited
     record = path.parent.parent / "plans" / f"{path.stem}.json"
     plan = factory.plans.make_plan_mode(policy(), factory.home.plans, record, name=spec.name)
@@ -97,5 +98,7 @@ async def build_teammate(factory: AgentFactory, spec: SpawnSpec, team: SessionTe
         compaction=factory.compacting.make(team, kind, system, prefixes, tools),
         model_calls_left=factory.rounds_left(spec, budget, conversation),
         remind=ModeReminder(lambda: inherited.current_policy().mode, ReminderRole.MEMBER, None, announces=False),
-        session_note=lambda: factory.session_note_text(policy(), kind, place, teammate_identity(spec.name, team.name)),
+        session_note=lambda: factory.session_note_text(
+            policy(), kind, inherited, teammate_identity(spec.name, team.name)
+        ),
     )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from msgspec.structs import replace
@@ -26,7 +27,7 @@ from teamwright.subagents.subagent_settings import CallRef
 from teamwright.team_records.spawn_spec import REMOTE, SpawnSpec
 from teamwright.tools.subagent.background_lookup import find_subagent
 
-_FIXED_AT_START = ("subagent_type", "model", "effort", "mode", "max_turns", "budget_tokens", "isolation", "name")
+_FIXED_AT_START = ("subagent_type", "model", "effort", "mode", "max_turns", "budget_tokens", "isolation", "cwd", "name")
 """Parameters that are fixed when an agent starts. A resumed agent keeps its values."""
 
 
@@ -52,8 +53,9 @@ class SubagentInput(ToolInput):
     run_in_background: bool | None = None
     isolation: Literal["worktree", "remote", "none"] | None = Field(
         None,
-        description="worktree: a checkout without your uncommitted files; remote: another machine.",
+        description="worktree: without uncommitted files; remote: another machine.",
     )
+    cwd: str | None = None
     resume: str | None = Field(None, description="The agentId.")
 
     @property
@@ -70,6 +72,13 @@ class SubagentInput(ToolInput):
         """Return the specification of the start. Raises UsageError for a parameter that a fork does not take."""
         if self.is_fork:
             _refuse_fork_parameters(self)
+        if self.isolation == REMOTE and self.cwd is not None:
+            raise UsageError(
+                "usage",
+                "cwd is a directory of this machine, and the agent works on another one",
+                do=["Leave cwd out, or leave isolation out."],
+                note="nothing was started",
+            )
         if self.isolation == REMOTE and not name:
             raise UsageError(
                 "usage",
@@ -91,9 +100,31 @@ class SubagentInput(ToolInput):
             budget=NO_CAPS if self.budget_tokens is None else Budget(tokens=self.budget_tokens),
         )
 
-    def access(self) -> Access:
-        """Return an access for `Agent(type)` rules. The start itself touches nothing."""
-        return Access(subject=self.agent_type, harmless=True)
+    def access(self, ctx: ToolContext) -> Access:
+        """Return an access for `Agent(type)` rules, and for the directory that the call names, which is read."""
+        return Access(
+            subject=self.agent_type, harmless=True, reads=() if self.cwd is None else (ctx.resolve(self.cwd),)
+        )
+
+    def summary(self) -> str:
+        """Return what starts, and where the call says so, as a line for people."""
+        where = "" if self.cwd is None else f" (in {self.cwd})"
+        return f"{self.resume or self.agent_type}: {self.description}{where}"
+
+    def find_directory(self, ctx: ToolContext) -> Path | None:
+        """Return the directory that the call names, which exists; None when it names none. Raises UsageError."""
+        if self.cwd is None:
+            return None
+        directory = ctx.resolve(self.cwd)
+        if directory.is_dir():
+            return directory
+        why = "is not a directory" if directory.exists() else "does not exist"
+        raise UsageError(
+            "usage",
+            f"cwd {str(directory)[:200]!r} {why}",
+            do=["Name a directory, or leave cwd out: it then works in yours."],
+            note="nothing was started",
+        )
 
 
 class NamedSubagentInput(SubagentInput):
@@ -136,11 +167,11 @@ class SubagentTool(Tool[NamedSubagentInput]):
 
     def summary(self, call: NamedSubagentInput) -> str:
         """Return the description of the sub-agent."""
-        return f"{call.resume or call.agent_type}: {call.description}"
+        return call.summary()
 
     def access(self, call: NamedSubagentInput, ctx: ToolContext) -> Access:
         """Return the access; see SubagentInput.access."""
-        return call.access()
+        return call.access(ctx)
 
     def is_read_only(self, call: NamedSubagentInput) -> bool:
         """Return True: several agents of one answer start together."""
@@ -180,7 +211,9 @@ async def run_subagent(
     if not call.prompt.strip():
         return _type_described(subagents, call, spec)
     background = _wants_background(subagents, call)
-    if spec.fork:
+    if (directory := call.find_directory(ctx)) is not None:
+        spec = replace(spec, cwd=directory)
+    elif spec.fork and not spec.wants_worktree:
         spec = replace(spec, cwd=ctx.workplace.cwd)
     if not call.resume:
         return await run_spec(subagents, spec, caller, ctx, background=background)

@@ -29,9 +29,15 @@ class AgentInput(SubagentInput):
     name: str | None = Field(None, description="Name of a new teammate.")
     team_name: str | None = None
 
-    def access(self) -> Access:
-        """Return an access for `Agent(type)` rules; it says whether a teammate starts."""
-        return Access(subject=self.agent_type, harmless=True, starts_teammate=bool(self.name))
+    def summary(self) -> str:
+        """Return what starts; see SubagentInput.summary."""
+        if not self.name:
+            return super().summary()
+        return f"starts {self.name}: {self.description}{'' if self.cwd is None else f' (in {self.cwd})'}"
+
+    def access(self, ctx: ToolContext) -> Access:
+        """Return the access; see SubagentInput.access. It says whether a teammate starts."""
+        return replace(super().access(ctx), starts_teammate=bool(self.name))
 
 
 class ForkingAgentInput(AgentInput):
@@ -59,13 +65,11 @@ class AgentTool(Tool[AgentInput]):
 
     def summary(self, call: AgentInput) -> str:
         """Return the line for people."""
-        if call.name:
-            return f"starts {call.name}: {call.description}"
-        return f"{call.resume or call.agent_type}: {call.description}"
+        return call.summary()
 
     def access(self, call: AgentInput, ctx: ToolContext) -> Access:
         """Return the access; see AgentInput.access."""
-        return call.access()
+        return call.access(ctx)
 
     def is_read_only(self, call: AgentInput) -> bool:
         """Return True: several agents of one answer start together."""
@@ -83,7 +87,8 @@ class AgentTool(Tool[AgentInput]):
         """Return the teammate's id, or the sub-agent's answer with its id and usage."""
         if call.name:
             _refuse_subagent_parameters(call)
-            return await self._start_teammate(replace(call.spec(call.name), call=ctx.key), call.team_name)
+            spec = replace(call.spec(call.name), call=ctx.key, cwd=call.find_directory(ctx))
+            return await self._start_teammate(spec, call.team_name)
         if call.team_name:
             raise UsageError(
                 "usage",

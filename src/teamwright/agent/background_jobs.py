@@ -29,6 +29,7 @@ from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.json_lines import Journal, read_lines
 
 if TYPE_CHECKING:
+    from teamwright.agent.silent_jobs import SilenceSettings, SilentJob
     from teamwright.processes.commands import Process, ProcessCommand, ProcessOutput
 
 
@@ -55,6 +56,8 @@ class Job(Struct):
     seconds: float = 0.0
     timed_out_s: float = 0.0
     """The time limit in seconds that ended it; 0 when none did."""
+    seems_to_wait: bool = False
+    """True once it was silent for so long that it seems to wait for an input."""
 
     @property
     def key(self) -> str:
@@ -74,6 +77,12 @@ _TAIL = 4_000
 _SHOWN = 200
 """Characters of a command that are shown."""
 
+
+_WAIT_LINES = 5
+"""Lines of the output of a command that seems to wait for an input, for its owner."""
+
+_WAIT_BYTES = 1_000
+"""The most bytes of these lines."""
 
 _MAX_ENDED = 200
 """The number of ended jobs that can still be read."""
@@ -95,7 +104,7 @@ class BackgroundJobs:
 
     `session` is the directory of the session whose lease this process holds; without it nothing is
     recorded on disk. `redact` removes secrets from a command before it is recorded. `records` cover every process that
-    the session starts, not only jobs.
+    the session starts, not only jobs. `silence` says when a silent job is looked at; None: the default.
     """
 
     def __init__(
@@ -105,8 +114,12 @@ class BackgroundJobs:
         grace_s: float = 2.0,
         session: Path | None = None,
         redact: Callable[[str], str] = omit_command,
+        silence: SilenceSettings | None = None,
     ) -> None:
         self._followers: tuple[Callable[[Job], None], ...] = ()
+        self._wait_followers: tuple[Callable[[Job, str], None], ...] = ()
+        self._silence = silence
+        self._silent: dict[str, SilentJob] = {}
         self._close_followers: tuple[Callable[[], Awaitable[None]], ...] = ()
         self.records = ProcessRecords(session) if session is not None else None
         self._session = session
@@ -126,6 +139,10 @@ class BackgroundJobs:
     def follow_ends(self, follower: Callable[[Job], None]) -> None:
         """Call `follower` once for each job that ends, in the loop, also for a stopped one; never after `close`."""
         self._followers = (*self._followers, follower)
+
+    def follow_waits(self, follower: Callable[[Job, str], None]) -> None:
+        """Call `follower` once for each job that seems to wait for an input, with the last lines of its output."""
+        self._wait_followers = (*self._wait_followers, follower)
 
     def follow_close(self, follower: Callable[[], Awaitable[None]]) -> None:
         """Call `follower` when all jobs have ended in `close`."""
@@ -244,9 +261,10 @@ class BackgroundJobs:
 
     def running_lines(self) -> tuple[str, ...]:
         """Return a line for each running job: its owner, its id, and the command without secrets."""
-        return tuple(map(self._line, self.running()))
+        return tuple(map(self.line, self.running()))
 
-    def _line(self, job: Job) -> str:
+    def line(self, job: Job) -> str:
+        """Return the owner of a job, its id, and the command without secrets."""
         text = " ".join(self._redact(job.command).split())
         return f"{display_name(job.owner)}'s command {job.id}: {text[:_SHOWN]}"
 
@@ -323,12 +341,22 @@ class BackgroundJobs:
         ended = [name for name, one in self._jobs.items() if one.state != "running"]
         for name in ended[: max(0, len(ended) - _MAX_ENDED)]:
             del self._jobs[name]
+        from teamwright.agent.silent_jobs import SilenceSettings, SilentJob
+
         self._jobs[job.id] = job
         if self._journal is not None:
             self._journal.record_start(job)
         self._processes[job.id] = (process, output)
         self._watchers[job.id] = asyncio.create_task(self._watch(job, process, timeout_s), name=f"job {job.id}")
+        self._silent[job.id] = SilentJob(
+            process, output, lambda: self._note_wait(job, output), self._silence or SilenceSettings()
+        )
         return job
+
+    def _note_wait(self, job: Job, output: ProcessOutput) -> None:
+        job.seems_to_wait = True
+        for follower in self._wait_followers:
+            follower(job, "\n".join(output.end(_WAIT_BYTES).strip().splitlines()[-_WAIT_LINES:]))
 
     async def _watch(self, job: Job, process: Process, timeout_s: float | None) -> None:
         adopted = process.exited.is_set()
@@ -347,6 +375,7 @@ class BackgroundJobs:
 
     def _finish(self, job: Job) -> None:
         process, output = self._processes.pop(job.id)
+        self._silent.pop(job.id).close()
         process.close()
         output.close()
         if process.has_left_running():

@@ -12,8 +12,9 @@ import asyncio
 import contextlib
 import os
 import subprocess
+import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -395,6 +396,9 @@ class ProcessOutput:
         self, cap: int, file: Path | None = None, *, writes_at_once: bool = False, file_cap: int = FILE_CAP
     ) -> None:
         self.total = 0
+        self.grown_at = time.monotonic()
+        """The time of the last bytes, else of the construction (of `time.monotonic`)."""
+        self._at_growth: Callable[[], None] | None = None
         self._line_ends = 0
         self.file_failed = ""
         self._cap = cap
@@ -409,11 +413,19 @@ class ProcessOutput:
         if writes_at_once:
             self._open()
 
+    def call_at_growth(self, then: Callable[[], None] | None) -> None:
+        """Call this once, at the next bytes; None: nothing any more."""
+        self._at_growth = then
+
     def feed(self, chunk: bytes) -> None:
         """Take more bytes."""
         if self._fd < 0 and self._path is not None and self.total + len(chunk) > self._cap and not self._written:
             self._spill()
         self.total += len(chunk)
+        self.grown_at = time.monotonic()
+        if self._at_growth is not None:
+            then, self._at_growth = self._at_growth, None
+            then()
         self._line_ends += chunk.count(b"\n")
         self._write(chunk)
         room = self._half - len(self._head)

@@ -70,6 +70,21 @@ def job_end_notice(job: Job) -> TaskEnd:
     )
 
 
+def job_wait_notice(job: Job, lines: str) -> TaskEnd:
+    """Return the notice that a running background command seems to wait for an input. `lines`: its last output."""
+    return TaskEnd(
+        task_id=job.id,
+        tool_use_id=job.tool_use_id,
+        output_file=str(job.file),
+        status="",
+        summary=f'Background command "{_quote(job.description or job.command or job.id)}" runs, but is silent: '
+        "it seems to wait for an input, and gets none.",
+        result=lines,
+        note="The result has its last lines. Stop it with TaskStop, and run it again with the input given: by a flag "
+        "that answers (--yes), by a pipe (printf 'y\\n' | …), or by a file.",
+    )
+
+
 def _quote(text: str) -> str:
     """Return text of others that cannot end the quotes around it."""
     return text.replace('"', "'")

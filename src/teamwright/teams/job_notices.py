@@ -22,7 +22,7 @@ from teamwright.protocol.ids import LEAD, iso_time
 from teamwright.protocol.runtime_tags import TaskEnd, escape_tags
 from teamwright.subagents.registry import INTERRUPTED, SESSION_ENDED, Subagents
 from teamwright.subagents.reports import end_notice as of_agent
-from teamwright.subagents.reports import job_end_notice, subagent_event
+from teamwright.subagents.reports import job_end_notice, job_wait_notice, subagent_event
 from teamwright.subagents.subagent_settings import CallRef
 from teamwright.teams.team import SessionTeam
 
@@ -167,11 +167,19 @@ def connect_owners(lead: Lead | None, team: SessionTeam, jobs: BackgroundJobs) -
         return
     owners = agents.notifier = OwnerNotices(lead, team, agents)
 
+    def waits(job: Job, lines: str) -> None:
+        owners.notify(job.owner, job_wait_notice(job, lines), f"{job.key}-waits")
+        text = f"{jobs.line(job)}: it is silent, and seems to wait for an input"
+        team.emit(Notice(member=job.owner, text=text, level="warning"))
+
     def done(job: Job) -> None:
+        if job.seems_to_wait:
+            owners.withdraw(job.owner, f"{job.key}-waits")  # its end says more
         owners.notify(job.owner, job_end_notice(job), job.key)
         team.changed.set()  # also without an owner: a run may wait for this end
 
     jobs.follow_ends(done)
+    jobs.follow_waits(waits)
 
 
 def notify_lost_subagents(subagents: Subagents, team: SessionTeam, lead: Lead | None) -> None:

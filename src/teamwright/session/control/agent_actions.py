@@ -94,7 +94,10 @@ class Action(Struct, Generic[T], frozen=True):
 
 def describe_job(task: SubagentRun | Job) -> str:
     """Return the description of a job in a line."""
-    return f"{task.id} {task.description or (task.command if isinstance(task, Job) else task.agent_type)}"
+    if not isinstance(task, Job):
+        return f"{task.id} {task.description or task.agent_type}"
+    waits = ", silent: it seems to wait for an input" if task.state == "running" and task.seems_to_wait else ""
+    return f"{task.id} {task.description or task.command}{waits}"
 
 
 def list_running(agent_factory: AgentFactory, owner: str) -> list[str]:

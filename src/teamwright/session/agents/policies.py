@@ -96,7 +96,16 @@ class Inheritance(Struct, eq=False, weakref=True):
         """Return the role whose path ownership applies to a sub-agent of this type: its own, else its caller's."""
         return kind.name if kind.role else self.kind
 
-    def child(self, kind: AgentType, policy: Callable[[], Policy], model: str | None, run: SubagentRun) -> Inheritance:
+    def child(
+        self,
+        kind: AgentType,
+        policy: Callable[[], Policy],
+        model: str | None,
+        run: SubagentRun,
+        *,
+        place: AgentWorkspace | None,
+        cwd: Path | None,
+    ) -> Inheritance:
         """Return the values of a sub-agent. All tools that are denied to the caller are denied to it too."""
         denied = (*self.disallowed, *kind.disallowed_tools)
         return Inheritance(
@@ -107,7 +116,8 @@ class Inheritance(Struct, eq=False, weakref=True):
             self.read_only or kind.read_only,
             definition=kind,
             depth=self.depth + 1,
-            place=self.place,
+            place=place,
+            cwd=cwd,
             display_name=f"{self.display_name} › {kind.name}: {run.description}",
             root=self.root,
             sandbox=narrow(self.sandbox, kind.sandbox),

@@ -68,9 +68,7 @@ async def build_subagent(
     kind = with_skills(kind, factory.toolset.shelf, factory.emit, otherwise=load_prompt("base"))
     allow_memory(kind, policy(), factory.home.own, factory.emit)
     plan = factory.plans.make_plan_mode(policy(), factory.home.plans, None)
-    inherited = parent.child(kind, policy, spec.model, run)
-    inherited.place = place
-    inherited.cwd = None if spec.fork else cwd
+    inherited = parent.child(kind, policy, spec.model, run, place=place, cwd=None if spec.fork else cwd)
     factory.inheritances[agent_id] = inherited
     below = None if spec.fork or inherited.depth >= factory.limits.settings.depth else factory.team
     tools = await _find_tools(
@@ -95,8 +93,7 @@ async def build_subagent(
     workplace = factory.make_workplace(inherited, model, cwd)
     header = factory.header(who, model, workplace)
     if start.origin is not None:
-        run.note_directory(workplace.cwd, start.origin.toolbox.workplace.cwd)
-        conversation = start_fork(start.origin, path, header, workplace, factory.prefixes)
+        conversation = start_fork(run, start.origin, path, header, workplace, factory.prefixes)
     elif start.former is not None:
         anew = None if spec.fork else partial(factory.new_prefix, model, system(model.card), tools)
         conversation = factory.continue_conversation(start.former, model, kind, anew)
@@ -283,9 +280,10 @@ def _origin_of_fork(caller: Agent | None, run: SubagentRun) -> Agent:
 
 
 def start_fork(
-    origin: Agent, path: Path, about: Mapping[str, Any], workplace: Workplace, prefixes: Path
+    run: SubagentRun, origin: Agent, path: Path, about: Mapping[str, Any], workplace: Workplace, prefixes: Path
 ) -> Conversation:
     """Start a fork's conversation where its caller's is; files that the caller has read count as read."""
+    run.note_directory(workplace.cwd, origin.toolbox.workplace.cwd)
     store_prefix(prefixes, origin.conversation.prefix)
     workplace.seen_files.update(origin.toolbox.workplace.seen_files)
     return origin.conversation.fork(path, about)

@@ -93,8 +93,8 @@ async def build_member(session: Session, name: str) -> tuple[Agent, IncomingMail
     """Return one teammate with its mail as a spawn builds it, without the roster and the task that waits for mail."""
     team = session.team
     incarnation = Incarnation(1, str(team.home.agent_transcript(team.cwd, team.session, name)), "first")
-    agent = await session.agent_factory.build_teammate(SpawnSpec(PROMPT, name=name), team, incarnation)
-    return agent, IncomingMail(name, session.team.mailbox(name), agent.conversation, agent.emit)
+    agent = await team.builder.build_teammate(SpawnSpec(PROMPT, name=name), team, incarnation)
+    return agent, IncomingMail(name, team.mailbox(name), agent.conversation, agent.emit)
 
 
 async def run_prompts(agent: Agent, mail: IncomingMail, calls: int, prompts: int) -> None:
@@ -171,7 +171,7 @@ async def measure_layers(spec: dict[str, Any], root: Path) -> dict[str, Any]:
         gc.collect()
         idle = resident_kb()
         tools = TOOLS + (2 if spec["kind"] == "mcp" else 0)  # McpCall, and ToolSearch in place of the server's tools
-        if len(members[0][0].toolbox.tools) != tools:
+        if len(members[0][0].toolbox.offered_tools) != tools:
             raise RuntimeError(f"not {tools} tools: {sorted(members[0][0].toolbox.names)}")
         cpu, wall = time.process_time(), time.perf_counter()
         await asyncio.gather(*(run_prompts(*member, calls, prompts) for member in members))

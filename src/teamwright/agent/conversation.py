@@ -14,14 +14,13 @@ from msgspec import Struct, field
 
 from teamwright.agent.fork_origin import ForkOrigin, all_messages_backward, count_answers, read_conversation
 from teamwright.agent.transcript import (
-    ASSISTANT_LINE,
     FORK_SCHEMA,
-    MESSAGE_KEY,
     SCHEMA,
     TAG_KEY,
     USER_MESSAGE,
     CompactBoundary,
     History,
+    answer_line,
     find_delivered_ids,
     header_tag_key,
     message_links,
@@ -283,18 +282,16 @@ class Conversation(Struct):
         """Append a complete answer. Raises StorageError."""
         item = encode({"role": "assistant", "content": reply.content})
         usage = {**reply.usage.as_json(), "usd": reply.usage.usd}
+        if reply.is_estimated:
+            usage["estimated"] = True
         uuid = self._next_uuid()
-        about = encode(
-            {
-                "at": iso_time(),
-                "model": reply.model,
-                "stop_reason": reply.stop_reason,
-                "request_id": reply.request_id,
-                "usage": usage | ({"estimated": True} if reply.is_estimated else {}),
-            }
-        )
-        links = self._links(uuid)
-        self._append(b"".join((ASSISTANT_LINE, b",", links, b",", about[1:-1], MESSAGE_KEY, item, b"}")))
+        about = {
+            "model": reply.model,
+            "stop_reason": reply.stop_reason,
+            "request_id": reply.request_id,
+            "usage": usage,
+        }
+        self._append(answer_line(self._links(uuid), about, item))
         self.newest_uuid = uuid
         self.items.append(item)
         self.reported_tokens = len(self.items), reply.usage.tokens
@@ -437,7 +434,7 @@ class Conversation(Struct):
         self._uuid_count += 1
         return f"{self._uuid_stem}{self._uuid_count:012x}"
 
-    def _links(self, uuid: str) -> bytes:
+    def _links(self, uuid: str) -> dict[str, str | None]:
         if not self._session:  # a copied conversation has the id of its file, other agents their session's
             named = str(self.header.get("session", ""))
             self._session = next(filter(is_uuid, (self.path.stem, named)), "")

@@ -50,6 +50,7 @@ PROMPT_ID = "prompt:"
 _NOTES_KEY = b',"notes":['
 _BEFORE = re.compile(rb',"before":([0-9]+)\Z')
 _RESULT_ITEM = b'{"role":"user","content":[{"type":"tool_result"'
+_TEXT_ITEM = b'{"role":"user","content":[{"type":"text","text":"'
 _PLAIN_MESSAGE = b'{"role":"user","content":"'
 _INTERRUPT = b'{"type":"interrupt"'
 QUEUED_LINE = b'{"type":"queued"'
@@ -159,10 +160,9 @@ def _join_boundary(about: Mapping[str, Any], messages: Sequence[bytes]) -> bytes
     return b"".join((head, _MESSAGES, b",".join(messages), b"]}"))
 
 
-def message_links(session: str, uuid: str, parent: str) -> bytes:
-    """Return the fields by which other programs put the messages of a transcript in order; no field needs escapes."""
-    follows = f'"{parent}"' if parent else "null"
-    return f'"uuid":"{uuid}","parentUuid":{follows},"sessionId":"{session}"'.encode()
+def message_links(session: str, uuid: str, parent: str) -> dict[str, str | None]:
+    """Return the fields by which other programs put the messages of a transcript in order."""
+    return {"uuid": uuid, "parentUuid": parent or None, "sessionId": session}
 
 
 def prompt_uuid(ids: Sequence[str]) -> str:
@@ -174,15 +174,21 @@ def prompt_uuid(ids: Sequence[str]) -> str:
     return next(filter(is_uuid, prompts), "")
 
 
-def user_line(links: bytes, ids: Sequence[str], blocks: Sequence[Block], item: bytes) -> bytes:
+def answer_line(links: Mapping[str, str | None], about: Mapping[str, Any], item: bytes) -> bytes:
+    """Return the line of an answer; `item` is the encoded message, `about` are other fields."""
+    head = encode({"type": "assistant", **links, "at": iso_time(), **about})
+    return b"".join((head[:-1], MESSAGE_KEY, item, b"}"))
+
+
+def user_line(links: Mapping[str, str | None], ids: Sequence[str], blocks: Sequence[Block], item: bytes) -> bytes:
     """Return the line of a user message; `item` is the encoded message with these blocks.
 
     A text to which the runtime added notes is stored as text, as other programs read it, with the notes before it.
     """
     notes, message = _split_notes(blocks, item)
-    injected = b',"injected":' + encode(ids) if ids else b""
-    at = f',"at":"{iso_time()}"'.encode()
-    return b"".join((b'{"type":"user",', links, at, injected, notes, MESSAGE_KEY, message, b"}"))
+    injected = {"injected": ids} if ids else {}
+    head = encode({"type": "user", **links, "at": iso_time(), **injected})
+    return b"".join((head[:-1], notes, MESSAGE_KEY, message, b"}"))
 
 
 def _split_notes(blocks: Sequence[Block], item: bytes) -> tuple[bytes, bytes]:
@@ -193,6 +199,8 @@ def _split_notes(blocks: Sequence[Block], item: bytes) -> tuple[bytes, bytes]:
     # A client's block may have more keys, or another order of them: what is read again must be the same bytes.
     if len(said) != 1 or list(text := blocks[said[0]]) != ["type", "text"] or text["type"] != "text":
         return b"", item
+    if len(blocks) == 1 and item.startswith(_TEXT_ITEM):  # then the text is encoded already
+        return b"", b"".join((_PLAIN_MESSAGE, item[len(_TEXT_ITEM) : -len(b"}]}")], b"}"))
     before = f',"before":{said[0]}'.encode() if said[0] else b""
     rest = [*blocks[: said[0]], *blocks[said[0] + 1 :]]
     notes = b"".join((before, _NOTES_KEY, encode(rest)[1:])) if rest else b""
@@ -201,18 +209,19 @@ def _split_notes(blocks: Sequence[Block], item: bytes) -> tuple[bytes, bytes]:
 
 def line_message(line: bytes, at: int) -> bytes:
     """Return the encoded message of a line, as a request has it; `at` is the position of its key."""
-    item = line[at + len(MESSAGE_KEY) : -1]
-    if not item.startswith(_PLAIN_MESSAGE):
-        return item
-    text = b"".join((b'{"type":"text","text":', item[len(_PLAIN_MESSAGE) - 1 : -1], b"}"))
-    start = line.rfind(_NOTES_KEY, 0, at)
-    notes = line[start + len(_NOTES_KEY) : at - 1] if start > 0 else b""
-    parts = (text, notes) if notes else (text,)
-    if start > 0 and (found := _BEFORE.search(line[:start])) is not None:
-        blocks = cast("list[Block]", json.loads(b"[" + notes + b"]"))
+    start = at + len(MESSAGE_KEY)
+    if not line.startswith(_PLAIN_MESSAGE, start):
+        return line[start:-1]
+    text = line[start + len(_PLAIN_MESSAGE) : -len(b'"}}')]
+    notes_at = line.find(_NOTES_KEY, 0, at)
+    if notes_at < 0:
+        return b"".join((_TEXT_ITEM, text, b'"}]}'))
+    blocks = [b"".join((b'{"type":"text","text":"', text, b'"}')), line[notes_at + len(_NOTES_KEY) : at - 1]]
+    if (found := _BEFORE.search(line[:notes_at])) is not None:
+        notes = [encode(note) for note in json.loads(b"[" + blocks[1] + b"]")]
         count = int(found[1])
-        parts = (*map(encode, blocks[:count]), text, *map(encode, blocks[count:]))
-    return b"".join((b'{"role":"user","content":[', b",".join(parts), b"]}"))
+        blocks = [*notes[:count], blocks[0], *notes[count:]]
+    return b"".join((b'{"role":"user","content":[', b",".join(blocks), b"]}"))
 
 
 def line_blocks(line: bytes) -> list[Block]:
@@ -320,16 +329,16 @@ def _read_steps(history: History, later: list[bytes], path: Path) -> tuple[bool,
         if at > 0:
             history.items.append(line_message(line, at))
             newest = line
-            history.owes_answer = paused = _PAUSED in line[:at]
             if history.queued and INJECTED_KEY in line[:at]:
                 for id in line_ids(line):
                     history.queued.pop(id, None)
             if line.startswith(ASSISTANT_LINE):
-                answer, count = line[:at], len(history.items)
+                answer, count = line, len(history.items)
     if answer:
-        history.reported_tokens = count, _reported_tokens(answer)
+        history.reported_tokens = count, _reported_tokens(answer[: answer.find(MESSAGE_KEY)])
     if newest:
         history.newest_uuid = line_uuid(newest)
+        history.owes_answer = paused = _PAUSED in newest[: newest.find(MESSAGE_KEY)]
     return paused, gaps
 
 

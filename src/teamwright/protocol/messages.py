@@ -10,11 +10,8 @@ cannot read, and every later request contains the same image: one broken image w
 from __future__ import annotations
 
 import json
-import re
 import struct
-import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import cache, partial
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -99,34 +96,12 @@ def encode(value: Any) -> bytes:
     """Return compact JSON in UTF-8, as history, prefixes and log lines are stored.
 
     Lone surrogates become `?`, numbers that JSON does not have become null: a service refuses a request with either.
-    """
-    if "pydantic_core" not in sys.modules and (line := _encode_plainly(value)) is not None:
-        return line
-    try:
-        return _serializer()(value)
-    except ValueError:  # for example half a surrogate pair; an object that is no JSON raises TypeError below
-        return _serializer()(json.loads(_compact(value).encode("utf-8", "replace")))
-
-
-def _encode_plainly(value: Any) -> bytes | None:
-    """Return what the fast serializer would return; None when that is not certain.
-
-    Loading the fast one takes longer than all encoding of a session without tool calls.
+    Raises TypeError for an object that is no JSON.
     """
     try:
-        line = _strict(value).encode()
-    except (TypeError, ValueError):
-        return None
-    may_have_exponent = b"e-" in line or b"e+" in line  # this is found much faster than the pattern
-    return None if may_have_exponent and _EXPONENT.search(line) else line
-
-
-@cache
-def _serializer() -> Callable[[Any], bytes]:
-    """Return a serializer that is several times faster than the standard one; loaded at the first use."""
-    from pydantic_core import to_json
-
-    return partial(to_json, inf_nan_mode="null")
+        return _encoder(value)
+    except (TypeError, ValueError):  # half a surrogate pair, or a subclass of a plain type
+        return _encoder(json.loads(_compact(value).encode("utf-8", "replace")))
 
 
 def decode(line: bytes) -> Any:
@@ -138,10 +113,8 @@ def decode(line: bytes) -> Any:
 
 
 _decoder = msgspec.json.Decoder().decode
+_encoder = msgspec.json.Encoder().encode
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_strict = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_EXPONENT = re.compile(rb"(?:^|[:\[,])-?\d[\d.]*e[+-]\d")
-"""A number that the two serializers may write in different ways. An id inside a string is none."""
 
 LOST_TEXT = "(A part of this conversation is missing here: the transcript file was damaged.)"
 LOST_RESULT = "The result of this call is missing: the transcript file was damaged. The call may have taken effect."

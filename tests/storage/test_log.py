@@ -6,7 +6,16 @@ import json
 import pytest
 
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.events import MemberChanged, MessageSent, Notice, RequestOpened, TextDelta, ToolCalled
+from teamwright.protocol.events import (
+    MemberChanged,
+    MessageSent,
+    Notice,
+    RequestOpened,
+    RunEnded,
+    TextDelta,
+    ToolCalled,
+    TurnEnded,
+)
 from teamwright.storage import event_log as module
 from teamwright.storage.event_log import SNAPSHOT_EVERY, EventLog, LogTail, read_events, read_recent
 from teamwright.storage.json_lines import Journal
@@ -222,17 +231,28 @@ async def test_what_an_event_holds_of_others_is_logged_as_it_was_when_it_happene
     log.close()
 
 
-async def test_an_event_is_encoded_when_it_is_written_and_not_before_those_who_act_on_it_go_on(path, monkeypatch):
-    encoded = []
-    encode = module.to_json
-    monkeypatch.setattr(module, "to_json", lambda event: (encoded.append(event.text), encode(event))[1])
+async def test_an_event_is_written_after_those_who_act_on_it_went_on(path):
     log = EventLog(path)
     seen = []
     log.subscribe(lambda _number, event: seen.append(event.text))
     log.emit(note("one"))
-    assert (seen, encoded) == (["one"], [])
+    assert (seen, path.read_bytes()) == (["one"], b"")
     await asyncio.sleep(0)
-    assert encoded == ["one"]
+    assert texts(path) == [(1, "one")]
+    log.close()
+
+
+async def test_a_subscriber_of_some_kinds_gets_no_other_events_until_it_unsubscribes(path):
+    log = EventLog(path)
+    seen = []
+    unsubscribe = log.subscribe(lambda _number, event: seen.append(event.KIND), kinds=(RunEnded, TurnEnded))
+    turn = TurnEnded(member="a", stop="done", text="")
+    for event in (note("one"), turn, TextDelta(member="a", text="b"), turn):
+        log.emit(event)
+    assert (seen, log.has_listeners()) == (["turn_ended", "turn_ended"], False)
+    unsubscribe()
+    log.emit(turn)
+    assert len(seen) == 2
     log.close()
 
 

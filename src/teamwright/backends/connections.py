@@ -102,7 +102,7 @@ VERSION = 1
 _SESSION_EVENTS = (SessionOpened, RunEnded)
 """Events of a member's own log that do not concern the session."""
 
-_FORWARDED_EVENTS = (MemberChanged, TaskChanged, TurnEnded, ModeChanged, ModelChanged, SubagentChanged)
+FORWARDED_EVENTS = (MemberChanged, TaskChanged, TurnEnded, ModeChanged, ModelChanged, SubagentChanged)
 """Events about other members that member processes receive."""
 
 REMOTE_PAUSE_S = 0.1
@@ -163,7 +163,7 @@ class MemberConnections:
 
     def forward(self, event: TeamEvent) -> None:
         """Forward the state of another member to every member process."""
-        if not self._wires or not isinstance(event, _FORWARDED_EVENTS):
+        if not self._wires or not isinstance(event, FORWARDED_EVENTS):
             return
         payload = to_json(event)
         is_followed = _is_followed_by_remote_members(event)

@@ -42,7 +42,7 @@ from teamwright.permissions.grant_bounds import check_mode
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpdate, Question
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
-from teamwright.protocol.events import Emit, ModeChanged, Notice, RequestAnswer
+from teamwright.protocol.events import Emit, MemberChanged, MessageSent, ModeChanged, Notice, RequestAnswer
 from teamwright.protocol.ids import LEAD, iso_time, message_id
 from teamwright.protocol.mail import InboxEntry, PermissionResponse
 from teamwright.protocol.member_flags import MemberFlags
@@ -331,7 +331,7 @@ def _follow_changes(
     """Follow changes of files by others."""
     team = process.team
     watcher = process.watcher
-    process.log.subscribe(membership.record_event, live=False)
+    process.log.subscribe(membership.record_event, kinds=(MemberChanged, MessageSent))
     stack.callback(team.roster.document.follow(watcher, membership.place.note_change))
     stack.callback(team.mailbox(membership.name).watch(watcher, membership.check_mail))
     stack.callback(watcher.follow(team.requests.directory, requests.read_outside_answers))

@@ -31,6 +31,7 @@ from teamwright.member_process.lead_connection import (
 )
 from teamwright.member_process.member import LedMember, remote_state
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
+from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import SessionId
 from teamwright.protocol.member_flags import MemberFlags
 from teamwright.protocol.members import RosterMember
@@ -268,7 +269,7 @@ async def _join(
     )
     line.attach(led_member)
     line.forward_earlier_events()
-    log.subscribe(led_member.record_mode, live=False)
+    log.subscribe(led_member.record_mode, kinds=(ModeChanged,))
     log.subscribe(line.forward_event, live=False)
     log.subscribe(led_member.record_event, live=False)
     if remote is not None:

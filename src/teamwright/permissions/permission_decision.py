@@ -233,11 +233,14 @@ class Policy:
     def grant_for(self, access: Access, decision: Decision, *, is_approved: bool = False) -> CallGrant:
         """Return what a call gets if it runs after this decision, or after an approval of its question.
 
-        `is_approved`: an approver allowed this very call, also if a rule allows it by now.
+        Only commands are confined, and need directories. `is_approved`: an approver allowed this very call, also if a
+        rule allows it by now.
         """
+        if access.command is None:
+            return CallGrant(decision.confinement)
         directories = self.directories
         is_by_sandbox = decision.verdict is Verdict.ALLOW and decision.rule == BY_SANDBOX
-        if access.command is None or decision.confinement is not PolicyName.WORK or is_by_sandbox:
+        if decision.confinement is not PolicyName.WORK or is_by_sandbox:
             return CallGrant(decision.confinement, directories)
         from teamwright.permissions.opened_paths import find_named_paths  # only a command pays for this import
 
@@ -441,7 +444,11 @@ class Policy:
 
     @property
     def _deciding_parents(self) -> Iterator[Policy]:
-        return (policy for policy in self._parents if not policy._bounds_writes or policy.scope.ownership is not None)
+        return (policy for policy in self._parents if not policy._decides_nothing)
+
+    @property
+    def _decides_nothing(self) -> bool:
+        return self._bounds_writes and self._context.scope.ownership is None
 
     def _decide_own(self, tool: str, access: Access, own: str) -> Decision:
         context = self._current_context()

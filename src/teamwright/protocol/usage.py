@@ -58,7 +58,7 @@ class Usage(Struct, frozen=True):
     @property
     def tokens(self) -> int:
         """All tokens, in and out."""
-        return self.prompt_tokens + self.output_tokens
+        return self.input_tokens + self.cache_read + self.cache_write + self.output_tokens
 
     def as_json(self) -> dict[str, int]:
         """Return the four counts under the ecosystem's names."""

@@ -21,7 +21,7 @@ from teamwright.config.trusted_skills import shelf_warnings
 from teamwright.external.file_changes import TeamWatcher
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.events import ModeChanged, Notice, TeamEvent, ToolCalled
+from teamwright.protocol.events import MemberChanged, ModeChanged, Notice, TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, iso_time
 from teamwright.saved.retention import prune_hourly, remove_session
 from teamwright.saved.run_repository import foreign_owner_warnings
@@ -103,7 +103,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     pruning = asyncio.create_task(_prune(context, log), name="retention")
     stack.push_async_callback(asyncio.wait, {pruning})
     await stack.enter_async_context(role.files)
-    log.subscribe(role.files.note_event, live=False)
+    log.subscribe(role.files.note_event, kinds=(ModeChanged, MemberChanged))
     with collect_notices(log) as notices:
         transcript = context.home.transcript(context.cwd, context.id)
         agent = await build_lead(agent_factory, team, git or load_conversation(transcript, agent_factory.prefixes))

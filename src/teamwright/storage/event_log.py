@@ -23,7 +23,7 @@ from typing import Any, Protocol, cast
 from msgspec import Struct, field
 
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.event_json import SCHEMA, from_json, to_json
+from teamwright.protocol.event_json import SCHEMA, from_json
 from teamwright.protocol.events import LIVE, Notice, RequestOpened, TeamEvent, ToolCalled
 from teamwright.protocol.messages import encode
 from teamwright.storage.json_lines import (
@@ -36,6 +36,8 @@ from teamwright.storage.json_lines import (
 )
 
 Subscriber = Callable[[int, TeamEvent], None]
+Kinds = tuple[type[TeamEvent], ...]
+"""The kinds of events that a subscriber wants; none: all."""
 
 MAX_WAITING = 1_000
 """Events that wait in memory for one slow reader. Beyond them the reader reads the file, and live events are dropped.
@@ -85,7 +87,8 @@ class EventLog:
         self._n = last_number(path)
         self._snapshot_at = self._n + (1 if self._n else SNAPSHOT_EVERY)
         self._lines: list[bytes | tuple[int, TeamEvent]] = []
-        self._subscribers: tuple[Subscriber, ...] = ()
+        self._subscribers: tuple[tuple[Subscriber, Kinds], ...] = ()
+        self._by_kind: dict[type[TeamEvent], tuple[Subscriber, ...]] = {}
         self._live: tuple[Subscriber, ...] = ()
         self._followers: tuple[Callable[[bool], None], ...] = ()
         self._feeds: list[_Feed] = []
@@ -115,11 +118,19 @@ class EventLog:
                 self.flush()  # before the conversation has the result: every result there has its number here
             elif first:
                 self._flush_soon()
-            for subscriber in self._subscribers:
-                _call_subscriber(subscriber, self._n, event)
+            self._pass_on(event)
         else:
             for subscriber in self._live:
                 _call_subscriber(subscriber, self._n, event)
+
+    def _pass_on(self, event: TeamEvent) -> None:
+        """Call the subscribers that want events of this kind."""
+        kind = type(event)
+        if (wanting := self._by_kind.get(kind)) is None:
+            wanting = tuple(one for one, kinds in self._subscribers if not kinds or kind in kinds)
+            self._by_kind[kind] = wanting
+        for subscriber in wanting:
+            _call_subscriber(subscriber, self._n, event)
 
     def _update_state(self, state: SnapshotState, event: TeamEvent) -> None:
         _call_subscriber(state.apply, self._n, event)
@@ -135,17 +146,20 @@ class EventLog:
         """Call `follower` with True when the first subscriber wants live events, and with False after the last one."""
         self._followers = (*self._followers, follower)
 
-    def subscribe(self, callback: Subscriber, *, live: bool = True) -> Callable[[], None]:
+    def subscribe(self, callback: Subscriber, *, live: bool = True, kinds: Kinds = ()) -> Callable[[], None]:
         """Call `callback(number, event)` at each later event, until the returned function is called.
 
-        Without `live` only at logged events: live events are not constructed while no subscriber wants them.
+        Without `live` only at logged events: live events are not constructed while no subscriber wants them. With
+        `kinds` only at logged events of these kinds.
         """
-        self._subscribers = (*self._subscribers, callback)
-        if live:
+        self._subscribers = (*self._subscribers, (callback, kinds))
+        self._by_kind = {}
+        if live and not kinds:
             self._set_live((*self._live, callback))
 
         def unsubscribe() -> None:
-            self._subscribers = tuple(one for one in self._subscribers if one is not callback)
+            self._subscribers = tuple(one for one in self._subscribers if one[0] is not callback)
+            self._by_kind = {}
             self._set_live(tuple(one for one in self._live if one is not callback))
 
         return unsubscribe
@@ -200,9 +214,7 @@ class EventLog:
             if not self._warned:
                 self._warned = True
                 text = f"the event log has gaps from now on: {problem.what}"
-                notice = Notice(member="system", text=text, level="warning")
-                for subscriber in self._subscribers:
-                    _call_subscriber(subscriber, self._n, notice)
+                self._pass_on(Notice(member="system", text=text, level="warning"))
 
     def close(self) -> None:
         """Write the waiting events and a last snapshot, and end the readers; harmless when closed."""
@@ -284,7 +296,7 @@ def _snapshot_lines(n: int, state: SnapshotState, *, closed: bool) -> list[bytes
 
 def _line(n: int, event: TeamEvent) -> bytes:
     head = b'{"n":%d,"v":%d,' % (n, SCHEMA)
-    body = to_json(event)
+    body = event.as_json()
     try:
         return head + encode(body)[1:]
     except (TypeError, ValueError, RecursionError):  # a tool's input contains an object that is no JSON

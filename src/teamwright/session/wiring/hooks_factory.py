@@ -24,7 +24,7 @@ from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
 from teamwright.hooks.payload import HookAgent
 from teamwright.permissions.verdict import Approver
 from teamwright.processes.process_records import ProcessRecords
-from teamwright.protocol.events import Notice
+from teamwright.protocol.events import Notice, RequestOpened, RunEnded
 from teamwright.protocol.ids import LEAD
 from teamwright.session.preparation import SessionContext
 from teamwright.session.session_hooks import SessionHooks
@@ -113,7 +113,7 @@ def make_hooks(
     if book.has_hooks(PERMISSION):
         session_hooks.answer_requests()
     if book.has_hooks(NOTIFICATION):
-        log.subscribe(lambda _number, event: session_hooks.notify(event), live=False)
+        log.subscribe(lambda _number, event: session_hooks.notify(event), kinds=(RequestOpened, RunEnded))
     return session_hooks
 
 

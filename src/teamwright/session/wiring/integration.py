@@ -44,7 +44,7 @@ class SessionIntegration:
         self._reviews = SessionReviews(context, agent_factory, log)
         self._ends: set[asyncio.Task[None]] = set()
         """The ends of the workers of deleted teams."""
-        log.subscribe(self._note_event, live=False)
+        log.subscribe(self._note_event, kinds=(TeamChanged, TaskChanged))
 
     @property
     def is_working(self) -> bool:
@@ -127,7 +127,7 @@ class SessionReviews:
         self._context = context
         self._agent_factory = agent_factory
         self._worker: ReviewWorker | None = None
-        log.subscribe(self._note_event, live=False)
+        log.subscribe(self._note_event, kinds=(TaskChanged, MemberChanged))
 
     @property
     def is_working(self) -> bool:

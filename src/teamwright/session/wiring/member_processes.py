@@ -59,7 +59,7 @@ class MemberProcesses(Struct):
         return self._launcher
 
     def _connect(self, team: SessionTeam) -> CombinedLauncher:
-        from teamwright.backends.connections import MemberConnections
+        from teamwright.backends.connections import FORWARDED_EVENTS, MemberConnections
         from teamwright.backends.process_launcher import ProcessLauncher
         from teamwright.external.external_launcher import CombinedLauncher, ExternalLauncher
         from teamwright.sandbox.policy import narrow
@@ -78,7 +78,7 @@ class MemberProcesses(Struct):
         path = context.directory / WIRE
         hub = self._hub = MemberConnections(team, path, services, is_watched=watched, translate=services.translate)
         log.follow_listeners(hub.set_watched)
-        log.subscribe(lambda _number, event: hub.forward(event), live=False)
+        log.subscribe(lambda _number, event: hub.forward(event), kinds=FORWARDED_EVENTS)
         policy.follow(lambda: hub.broadcast("policy", policy=services.policy()))
         bounds = narrow(context.settings.sandbox, agent_factory.lead_inheritance.sandbox)
         tree = agent_factory.worktree.record.path if agent_factory.worktree is not None else ""

@@ -39,7 +39,7 @@ from teamwright.models.model_settings import LIMIT_HEADLESS_S
 from teamwright.models.names import key_variables
 from teamwright.processes.program_environment import add_changeable, own_variables
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.events import Emit, Notice, SessionOpened, TeamEvent
+from teamwright.protocol.events import Emit, Notice, SessionOpened, TaskChanged, TeamChanged, TeamEvent
 from teamwright.protocol.ids import LEAD, SessionId, did_you_mean
 from teamwright.protocol.program_log import debug_categories, is_any_fact_logged, log_fact
 from teamwright.protocol.runtime_tags import new_key
@@ -203,7 +203,7 @@ def collect_notices(log: EventLog, *levels: str) -> Generator[list[str]]:
         if isinstance(event, Notice) and event.level in (levels or ("warning",)):
             texts.append(event.text)
 
-    unsubscribe = log.subscribe(note, live=False)
+    unsubscribe = log.subscribe(note, kinds=(Notice,))
     try:
         yield texts
     finally:
@@ -337,7 +337,7 @@ def make_agent_factory(
     )
     if problem:
         resolver.notify_once(problem)
-    log.subscribe(policies.note_event, live=False)
+    log.subscribe(policies.note_event, kinds=(TaskChanged, TeamChanged))
     return agent_factory
 
 

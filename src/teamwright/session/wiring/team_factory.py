@@ -29,7 +29,7 @@ from teamwright.config.settings.settings import CheckSettings
 from teamwright.permissions.verdict import Access, Approver, Mode, Verdict, stricter
 from teamwright.processes.process_records import ProcessPurpose
 from teamwright.processes.program_environment import proven_variables
-from teamwright.protocol.events import Emit, Progress, TaskInfo, TeamEvent
+from teamwright.protocol.events import Compacted, Emit, Progress, TaskChanged, TaskInfo, TeamChanged, TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.secret_texts import find_secrets
 from teamwright.protocol.task import Reviewer
@@ -172,7 +172,8 @@ def totals_until(path: Path, last: int) -> UsageTotals:
 
 def connect_budget(budget_tracker: BudgetTracker, team: SessionTeam, log: EventLog) -> None:
     """Connect the budget tracker to the log, and wake members whose caps were raised."""
-    log.subscribe(lambda _number, event: track_event(budget_tracker, team, event), live=False)
+    kinds = (TaskChanged, TeamChanged, Compacted)
+    log.subscribe(lambda _number, event: track_event(budget_tracker, team, event), kinds=kinds)
 
 
 def track_event(budget_tracker: BudgetTracker, team: SessionTeam, event: TeamEvent) -> None:

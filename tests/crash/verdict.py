@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from teamwright.agent.transcript import line_blocks
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.locks import FileLock
 from teamwright.views.audit.audit import Audit, audit
@@ -80,7 +81,7 @@ def talk_of(path: Path) -> Talk:
     for line in path.read_bytes().splitlines():
         with contextlib.suppress(ValueError):  # the audit tells of it
             if (message := json.loads(line).get("message")) is not None:
-                items.append(json.dumps(message).encode())
+                items.append(json.dumps(message | {"content": line_blocks(line)}).encode())
     with contextlib.suppress(KeyError):
         return Talk(items)
     return Talk(())

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 from msgspec import Struct, field
 
-from teamwright.agent.conversation import Conversation
-from teamwright.agent.tool import AnyTool
 from teamwright.models.model import Failure, ModelCard, Prefix
 from teamwright.models.token_estimate import TokenRatio
 from teamwright.protocol.setting_types import Setting, Share
 from teamwright.protocol.usage import Usage
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # settings are declared here, and a command that reads them needs no conversation
+    from teamwright.agent.conversation import Conversation
     from teamwright.agent.plan_mode import PlanMode
+    from teamwright.agent.tool import AnyTool
     from teamwright.agent.toolbox import Toolbox
     from teamwright.models.effort import Effort
     from teamwright.models.model import Model

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,9 +27,13 @@ class Crew:
     go: Path
     objects: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
+    in_passing: Callable[[str], object] | None = None
+    """The reply to a side question."""
     told: dict[str, str] = field(default_factory=dict)
 
-    def __call__(self, body: dict) -> Answer:
+    def __call__(self, body: dict) -> object:
+        if self.in_passing is not None and "in passing" in texts_of(body["messages"][-1]):
+            return self.in_passing(texts_of(body["messages"][-1]))
         name = who(body)
         self.told[name] = all_told(body)
         return self.lead(body) if name == "team-lead" else self.member(name, body)

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, UsageError
+from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD, now_ms
 from teamwright.storage.files import MAX_BYTES, keep_damaged_copy, read_plain, storage_error, write_new
 from teamwright.storage.paths import Home
@@ -32,6 +32,9 @@ RETIRED_DIRECTORY = "answered"
 
 REFUSED = "refused"
 """Key of a late note with the command that an agent tried."""
+
+QUESTION_PREFIX = "ask-"
+"""The beginning of the ids of questions from another terminal."""
 
 _KEYS = ("requester", "target", "incarnation", "opened_at", "deadline")
 _ANSWER = ".answer"
@@ -76,9 +79,9 @@ class RequestStore:
                 "team-refused", f"there is no open request {request_id[:80]!r}", note="nothing was answered"
             )
         content = _encode({"id": request_id, "v": VERSION} | dict(body))
-        if not write_new(_answer_path(path), content):
+        if not write_new(answer_path(path), content):
             return False
-        return path.exists() or self._is_retired_answer(_answer_path(path), content)
+        return path.exists() or self._is_retired_answer(answer_path(path), content)
 
     def _is_retired_answer(self, answer: Path, content: bytes) -> bool:
         """Return True when the answer that was just written is the one that was retired with its request since.
@@ -102,7 +105,7 @@ class RequestStore:
 
     def get_answer(self, request_id: str) -> dict[str, Any] | None:
         """Return the answer; None while there is none."""
-        return _load(_answer_path(self._path(request_id)))
+        return _load(answer_path(self._path(request_id)))
 
     def open_requests(self) -> list[dict[str, Any]]:
         """Return all requests without an answer, the oldest first."""
@@ -115,6 +118,10 @@ class RequestStore:
         ]
         return sorted((body for body in bodies if body is not None), key=_opened_at)
 
+    def has_questions(self) -> bool:
+        """Return True when a person asks an agent a question from another terminal (`outside_question`)."""
+        return any(name.startswith(QUESTION_PREFIX) for name in self._names())
+
     def count_asked_again(self) -> int:
         """Return the number of requests, answered or not, that the resume of their session takes up."""
         names = [name for name in self._names() if not name.endswith(f"{_ANSWER}.json")]
@@ -125,7 +132,7 @@ class RequestStore:
         names = self._names()
         request_names = [n for n in names if f"{n.removesuffix('.json')}{_ANSWER}.json" in names]
         pairs = [
-            (_load_or_skip(self.directory / n), _load_or_skip(_answer_path(self.directory / n)))
+            (_load_or_skip(self.directory / n), _load_or_skip(answer_path(self.directory / n)))
             for n in sorted(request_names)
         ]
         return [(body, answer) for body, answer in pairs if body is not None and answer is not None]
@@ -157,7 +164,7 @@ class RequestStore:
         done = self.directory / RETIRED_DIRECTORY
         try:
             done.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for file in (path, _answer_path(path)):
+            for file in (path, answer_path(path)):
                 if file.exists():
                     os.rename(file, done / file.name)
         except OSError as problem:
@@ -245,7 +252,8 @@ def _belongs_to(path: Path, id: object) -> bool:
     return rest in {".json", f"{_ANSWER}.json"} or _LATE.fullmatch(f"-{rest}") is not None
 
 
-def _answer_path(path: Path) -> Path:
+def answer_path(path: Path) -> Path:
+    """Return the file of the answer to the request in that file."""
     return path.with_name(f"{path.name.removesuffix('.json')}{_ANSWER}.json")
 
 
@@ -380,6 +388,14 @@ class StopRequest(Struct, frozen=True):
                 "deadline": now_ms() + int(within_s * 1000),
             },
         )
+
+    def withdraw(self, store: RequestStore) -> None:
+        """Close the request, so that it is not carried out later."""
+        with suppress(TeamwrightError):
+            store.answer(self.id, stop_answer(False, "withdrawn by the sender") | {"by": USER})
+            store.retire(self.id)
+        with suppress(OSError):
+            acknowledgement_path(store, self.id).unlink(missing_ok=True)
 
 
 def open_stops(store: RequestStore) -> list[StopRequest]:

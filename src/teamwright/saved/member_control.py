@@ -8,7 +8,6 @@ decides how members end.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,19 +32,10 @@ from teamwright.protocol.ids import (
 from teamwright.protocol.mail import InboxEntry, fence_protocol
 from teamwright.protocol.members import MemberState, RosterMember
 from teamwright.protocol.time_limit import time_limit
-from teamwright.requests.request_store import (
-    USER,
-    LeadProcess,
-    RequestStore,
-    StopRequest,
-    acknowledged_for_s,
-    acknowledgement_path,
-    file_stem,
-    stop_answer,
-)
+from teamwright.requests.request_store import USER, StopRequest
+from teamwright.saved.lead_request import TAKEN_S, LeadRequester, lead_process
 from teamwright.saved.orphaned_members import EndedOrphans
 from teamwright.saved.team_access import TERMINATE_S, LeadProcessWatch, TeamAddress, external_error, runs_with_lead
-from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.event_log import LogTail, last_number
 from teamwright.storage.file_watcher import Watcher
 from teamwright.team_records.life_cycle import INCARNATION_ENDS
@@ -217,11 +207,8 @@ async def follow_answer(target: TeamAddress, name: str) -> AsyncGenerator[Answer
             lead.close()
 
 
-TAKEN_S = 10.0
-"""Seconds for the lead's process to begin with a request, before it counts as hung."""
-
 TAKEN_NOW_S = 5.0
-"""The same for an immediate stop."""
+"""Seconds for the lead's process to begin with an immediate stop; see TAKEN_S."""
 
 STOPS = "ends members and teams from outside"
 """The action that needs a person, in words."""
@@ -262,10 +249,10 @@ async def stop_member(target: TeamAddress, name: str, *, now: bool, timeout_s: f
     if not target.is_led():
         return await _stop_orphans(target, member.name)
     request = StopRequest.new(
-        member.name, now=now, lead=_lead_process(target), incarnation=target.file.incarnations.get(member.name.lower())
+        member.name, now=now, lead=lead_process(target), incarnation=target.file.incarnations.get(member.name.lower())
     )
     lead = target.lead()
-    requester = _StopRequester(target, request, lead)
+    requester = LeadRequester(target, request, lead)
     try:
         answer = await requester.answered(timeout_s, TAKEN_S)
         pid = lead.pid if lead is not None else target.file.lead.pid
@@ -303,14 +290,14 @@ async def stop_team(target: TeamAddress, *, now: bool, timeout_s: float | None =
         raise external_error(target, target.name)
     if not target.is_led():
         return await _stop_orphans(target, "")
-    request = StopRequest.new(LEAD, now=now, lead=_lead_process(target))
+    request = StopRequest.new(LEAD, now=now, lead=lead_process(target))
     lead = target.lead()
     if lead is None:
         if not target.is_led():
             return await _stop_orphans(target, "")
         raise _unknown_lead(target)
     try:
-        answer = await _StopRequester(target, request, lead).answered(timeout_s, TAKEN_NOW_S if now else TAKEN_S)
+        answer = await LeadRequester(target, request, lead).answered(timeout_s, TAKEN_NOW_S if now else TAKEN_S)
         if answer is not None and answer["approve"] is not True:
             raise TeamRefused(
                 "team-refused",
@@ -355,11 +342,6 @@ async def _stop_orphans(target: TeamAddress, member: str) -> StopResult:
     )
 
 
-def _lead_process(target: TeamAddress) -> LeadProcess:
-    assert target.file is not None
-    return LeadProcess.from_lease(target.file.lead.session, Path(target.file.lead.lease))
-
-
 def _unknown_lead(target: TeamAddress) -> TeamwrightError:
     assert target.file is not None
     return TeamwrightError(
@@ -374,62 +356,3 @@ def _unknown_lead(target: TeamAddress) -> TeamwrightError:
 def _texts(answer: dict[str, Any], key: str) -> tuple[str, ...]:
     value = answer.get(key)
     return tuple(str(one) for one in cast("list[object]", value)) if isinstance(value, list) else ()
-
-
-class _StopRequester(Struct):
-    """One request, from its creation to its answer."""
-
-    target: TeamAddress
-    request: StopRequest
-    lead: LeadProcessWatch | None
-    is_acknowledged: bool = False
-    """True when the lead's process carries out the request: only its answer is late."""
-
-    async def answered(self, timeout_s: float | None, taken_s: float) -> dict[str, Any] | None:
-        """Return the answer; None when the lead's process ended without one, or does not answer in time.
-
-        It has `taken_s` seconds to begin, then the time that it announces; `timeout_s` bounds both. An unanswered
-        request is withdrawn, so that it is not carried out later.
-        """
-        box = RequestStore.of_team(self.target.home, self.target.directory)
-        self.request.open_in(box, taken_s)
-        try:
-            async with Watcher() as watcher:
-                return await self._wait(box, watcher, timeout_s, taken_s)
-        finally:
-            with contextlib.suppress(TeamwrightError):
-                box.answer(self.request.id, stop_answer(False, "withdrawn by the sender") | {"by": "user"})
-                box.retire(self.request.id)
-            with contextlib.suppress(OSError):
-                acknowledgement_path(box, self.request.id).unlink(missing_ok=True)
-
-    async def _wait(
-        self, box: RequestStore, watcher: Watcher, timeout_s: float | None, taken_s: float
-    ) -> dict[str, Any] | None:
-        news = asyncio.Event()
-        answer = box.directory / f"{file_stem(self.request.id)}.answer.json"
-        for path in (answer, acknowledgement_path(box, self.request.id)):
-            watcher.follow(path, news.set)
-        deaf = self.lead.on_end(news.set) if self.lead is not None else None
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        patience = taken_s
-        TeamDoorbells(self.target.home, self.target.directory).ring(LEAD)
-        try:
-            while True:
-                news.clear()
-                alive = self.lead is None or self.lead.is_alive
-                if (found := box.get_answer(self.request.id)) is not None or not alive:
-                    return found
-                granted = acknowledged_for_s(box, self.request.id)
-                if granted is not None:
-                    patience = loop.time() - begun + granted
-                left = (patience if timeout_s is None else min(patience, timeout_s)) - (loop.time() - begun)
-                async with time_limit(left):
-                    await news.wait()
-        except TimeoutError:
-            self.is_acknowledged = acknowledged_for_s(box, self.request.id) is not None
-            return None
-        finally:
-            if deaf is not None:
-                deaf()

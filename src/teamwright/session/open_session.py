@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from functools import partial
 
@@ -32,7 +32,7 @@ from teamwright.session.agents.lead_build import build_lead
 from teamwright.session.agents.model_sources import no_tools_warning
 from teamwright.session.agents.policies import AgentPolicies, OnAlways
 from teamwright.session.command_start import find_database
-from teamwright.session.control.stop_listener import StopListener
+from teamwright.session.control.stop_listener import ELSEWHERE, StopListener
 from teamwright.session.modes_and_grants import (
     SavedMode,
     SessionModes,
@@ -95,7 +95,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
         undo.callback(_remove, context)
     context, subscriber = await _open_stores(context, stack, end)
     git = None if context.resumed else start_reading_state(context.cwd)
-    role = LeadRole(context, end, subscriber, current_modes=lambda: session.modes)
+    role = LeadRole(context, end, subscriber, current_modes=lambda: session.modes, ask=partial(_ask, lambda: session))
     process = await assemble(role, stack)
     log = process.log
     team = process.team
@@ -140,7 +140,8 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
 class LeadRole:
     """The lead's part in the assembly of its process. The attributes exist once the method that makes them was called.
 
-    `subscriber` follows the log; `end` ends the process; `current_modes` returns the modes of the session.
+    `subscriber` follows the log; `end` ends the process; `current_modes` returns the modes of the session;
+    `ask` returns an agent's answer to a question from another terminal.
     """
 
     member: str = LEAD
@@ -154,11 +155,13 @@ class LeadRole:
         end: Callable[[], None] | None,
         subscriber: Subscriber | None,
         current_modes: Callable[[], SessionModes],
+        ask: Callable[[str, str], Awaitable[str]],
     ) -> None:
         self.context = context
         self._end = end
         self._subscriber = subscriber
         self._current_modes = current_modes
+        self._ask = ask
 
     def open_log(self) -> EventLog:
         """Open the session's log, which keeps the states of all members."""
@@ -225,11 +228,18 @@ class LeadRole:
         team = make_team(context, log, agent_factory, self._team_status, ports)
         self.files = TeamWatcher(team, watcher)
         self.outside = StopListener(
-            team, log.emit, watcher, self.deadlines, self._end, on_ring=requests.read_outside_answers
+            team, log.emit, watcher, self.deadlines, self._end, on_ring=requests.read_outside_answers, ask=self._ask
         )
         requests.answerers.append(self._grants.answer)  # after the hooks, which the agent factory added
         requests.set_team(team, always=context.settings.lead_answers)
         return team
+
+
+async def _ask(session: Callable[[], Session], question: str, name: str) -> str:
+    """Return the answer to a question from another terminal."""
+    from teamwright.session.control.agent_actions import ask_agent
+
+    return await ask_agent(session(), question, name, ELSEWHERE)
 
 
 def _make_lead(context: SessionContext, agent: Agent, process: AgentProcess) -> Lead:

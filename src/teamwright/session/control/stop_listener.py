@@ -1,16 +1,16 @@
 """The lead's listener for requests of the user's other processes while a session runs.
 
-Opens the doorbells of members and handles stop requests. Depends on the team and its files. The user interface ends the
-process, through `end`; the watcher reports other files that the user changed.
+Opens the doorbells of members, handles stop requests, and has questions answered. Depends on the team and its files.
+The user interface ends the process, through `end`; the watcher reports other files that the user changed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -33,6 +33,9 @@ from teamwright.team_records.life_cycle import USER_CAUSE
 from teamwright.teams.shutdown_deadlines import ShutdownDeadlines
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
+
+if TYPE_CHECKING:
+    from teamwright.session.control.question_listener import QuestionListener
 
 ELSEWHERE = "user (another terminal)"
 CAUSE = f"{USER_CAUSE} from another terminal"
@@ -64,6 +67,9 @@ class StopListener(Struct):
     gentle: bool = False
     on_ring: Callable[[], None] | None = None
     """Called on each ring of the lead's doorbell, and on changes of the team's requests."""
+    ask: Callable[[str, str], Awaitable[str]] | None = None
+    """Returns the answer of an agent, which is named second, to a question."""
+    _questions: QuestionListener | None = None
     _hurried: asyncio.Event = field(default_factory=asyncio.Event)
     _bells: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     _dealing: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
@@ -108,6 +114,7 @@ class StopListener(Struct):
                     task = self._dealing[request.id] = asyncio.create_task(self._handle(box, request))
                     self._telling.add(task)
                     task.add_done_callback(self._telling.discard)
+            self._look_for_questions(box)
 
     async def _handle(self, box: RequestStore, request: StopRequest) -> None:
         """Carry out the request and answer it. The requester is also notified of a failure."""
@@ -126,6 +133,14 @@ class StopListener(Struct):
 
     def _lead_process(self) -> LeadProcess:
         return LeadProcess.from_lease(self.team.session, Path(self.team.lease))
+
+    def _look_for_questions(self, box: RequestStore) -> None:
+        if self._questions is None and self.ask is not None and box.has_questions():
+            from teamwright.session.control.question_listener import QuestionListener
+
+            self._questions = QuestionListener(self.team, ELSEWHERE, self.ask)
+        if self._questions is not None:
+            self._questions.look()
 
     # ── one member ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -252,6 +267,8 @@ class StopListener(Struct):
 
     async def close(self) -> None:
         """Answer open requests after all agents have ended, and close the doorbells. May be called twice."""
+        if self._questions is not None:
+            await self._questions.close()
         if (leaving := self._leaving) is not None:
             with contextlib.suppress(TeamwrightError):
                 handed = await _released_tasks(leaving.tasks, leaving.owned, leaving.names)

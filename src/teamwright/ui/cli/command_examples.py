@@ -19,6 +19,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ('send lead@shop "Stop after the tests."', "send to the lead"),
         ('send --wait ann@shop "Which file?"', "print the answer"),
     ),
+    "ask": (
+        ('ask shop "What is left to do?"', "ask the lead, while it works"),
+        ('ask ann@shop "Which file?"', "ask a member"),
+    ),
     "stop": (("stop ann@shop", "ask a member to stop"), ("stop shop", "end a team; resume continues it")),
     "rewind": (("rewind", "list the prompts of the newest session"), ("rewind --to 3", "go back to before prompt 3")),
     "review": (

@@ -24,6 +24,7 @@ COMMANDS: dict[str, CommandRow] = {
     ),
     "resume": CommandRow("teamwright.ui.cli.sessions:resume", RUN, "Continue a team and its members, or a session."),
     "send": CommandRow("teamwright.ui.cli.teams:send_command", RUN, "Send a message to a member of a team, NAME@TEAM."),
+    "ask": CommandRow("teamwright.ui.cli.teams:ask", RUN, "Ask a member in passing; it will not remember it."),
     "stop": CommandRow("teamwright.ui.cli.teams:stop", RUN, "Stop a member, or a team, which can be resumed."),
     "rewind": CommandRow(
         "teamwright.ui.cli.history:rewind", RUN, "Take conversation and files back to an earlier prompt."

@@ -1,4 +1,4 @@
-"""Commands about teams: `teams` lists, adopts, removes; `tasks` and `inbox` show what they have; `send` and `stop`.
+"""Commands about teams: `teams` lists, adopts, removes; `tasks` and `inbox` show what they have; `send`, `ask`, `stop`.
 
 `send` works also while no process runs the team; `stop` saves the state first.
 """
@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 
 from teamwright.config.trust import require_person
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
-from teamwright.protocol.ids import MAX_LISTED, display_name, parse_agent_id
+from teamwright.protocol.ids import LEAD, MAX_LISTED, display_name, parse_agent_id
 from teamwright.saved.removal import (
     RemovedTeam,
     delete_archived_teams,
@@ -415,7 +415,14 @@ def send_command(
     if timeout is not None and not wait:
         raise UsageError("usage", "--timeout is for --wait", note="nothing was sent")
     return asyncio.run(
-        _send(run_location(ctx), address, _message_text(text), wait=wait, timeout_s=timeout, as_json=as_json)
+        _send(
+            run_location(ctx),
+            address,
+            _read_text(text, "send", "NAME@TEAM"),
+            wait=wait,
+            timeout_s=timeout,
+            as_json=as_json,
+        )
     )
 
 
@@ -491,23 +498,58 @@ MAX_INPUT = 1_000_000
 """The number of bytes read from stdin; no message may be that long."""
 
 
-def _message_text(text: tuple[str, ...]) -> str:
-    """Return the message from the argument or from stdin. Raises UsageError for several arguments and for no text."""
+def _read_text(text: tuple[str, ...], command: str, address: str) -> str:
+    """Return the text from the argument or from stdin. Raises UsageError for several arguments and for no text."""
+    example = f'teamwright {command} {address} "…"'
+    nothing = "nothing was sent"
     if len(text) > 1:
-        raise UsageError(
-            "usage", "the message is one argument: put it in quotes", do=['send NAME@TEAM "…"'], note="nothing was sent"
-        )
+        raise UsageError("usage", "the text is one argument: put it in quotes", do=[example], note=nothing)
     if text and text[0] != "-":
         return text[0]
     if sys.stdin.isatty():
-        raise UsageError(
-            "usage",
-            "there is no message",
-            do=['teamwright send NAME@TEAM "…"', "echo … | teamwright send NAME@TEAM"],
-            note="nothing was sent",
-        )
+        do = [example, f"echo … | teamwright {command} {address}"]
+        raise UsageError("usage", "there is no text", do=do, note=nothing)
     raw = sys.stdin.buffer.read(MAX_INPUT)
     return raw.decode("utf-8", "replace").removeprefix("\ufeff").strip("\n")
+
+
+# ── ask ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@click.command()
+@click.argument("address", metavar="TEAM or NAME@TEAM")
+@click.argument("question", nargs=-1, metavar="[QUESTION]")
+@click.option("--timeout", metavar="TIME", callback=parse_time_span, help="Wait at most so long: 90, 90s, 10m, 1h.")
+@json_flag
+@click.pass_context
+def ask(ctx: click.Context, /, address: str, question: tuple[str, ...], timeout: float | None, as_json: bool) -> int:
+    """Ask the lead or a member in passing, also while it works; it will not remember it. QUESTION `-`, or none, is
+    stdin.
+    """
+    from teamwright.saved.side_question import ASKS
+
+    require_person(resolve_home(run_location(ctx).home), ASKS)
+    return asyncio.run(
+        _ask(run_location(ctx), address, _read_text(question, "ask", "TEAM"), timeout_s=timeout, as_json=as_json)
+    )
+
+
+async def _ask(place: RunLocation, address: str, question: str, *, timeout_s: float | None, as_json: bool) -> int:
+    from teamwright.saved.member_control import EVERYONE
+    from teamwright.saved.side_question import ask_member
+    from teamwright.saved.team_access import find_address
+
+    async with open_access(place, address) as access:
+        target, name = find_address(access, address)
+        if name == EVERYONE:
+            do = [f"teamwright ask {quote(target.name)} …"]
+            raise UsageError("usage", "a question is for one agent", do=do, note="nothing was asked")
+        text = await ask_member(target, name or LEAD, question, timeout_s)
+    if as_json:
+        say_json({"team": target.name, "member": display_name(name or LEAD), "text": text})
+    else:
+        say(clean(text))
+    return 0
 
 
 # ── stop ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -129,6 +129,11 @@ class BudgetTracker:
         """The usage of all agents, in this process and in earlier ones of the session."""
         return self._before().total + self.books.total
 
+    def usage_beside(self, purposes: Iterable[str]) -> Usage:
+        """Return the usage of calls for these purposes, in this process and in earlier ones of the session."""
+        known = [books.purposes.get(name, NO_USAGE) for name in purposes for books in (self._before(), self.books)]
+        return sum(known, NO_USAGE)
+
     @property
     def by_member(self) -> dict[str, Usage]:
         """The usage of each agent in this process, with sub-agents under their ids."""

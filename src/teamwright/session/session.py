@@ -66,6 +66,7 @@ from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
     from teamwright.config.settings.settings import Settings
+    from teamwright.session.control.side_call_caps import SideCallCaps
     from teamwright.session.structured_output import ReadOutput
     from teamwright.session.wiring.member_processes import MemberProcesses
 
@@ -221,6 +222,7 @@ class Session(Struct):
     side_questions: set[asyncio.Task[str]] = field(default_factory=set["asyncio.Task[str]"])
     """Compactions that a person requested."""
     started: float = field(default_factory=time.monotonic)
+    _side_call_caps: SideCallCaps | None = None
 
     async def run(self, prompt: Sequence[Block], uuid: str = "") -> Result:
         """Carry out a prompt until the team is done, or a cap is reached. Members remain afterwards.
@@ -275,6 +277,16 @@ class Session(Struct):
             output.error.replace_advice([self.resume_command])
             return await self.result("failed", end.text, error=output.error)
         return replace(await self.result_of_turn(end), output=None if output is None else output.value)
+
+    @property
+    def side_call_caps(self) -> SideCallCaps:
+        """The caps on side calls that no person asks for."""
+        if self._side_call_caps is None:
+            from teamwright.session.control.side_call_caps import SideCallCaps  # most sessions make no such call
+
+            tracker = self.agent_factory.budget_tracker
+            self._side_call_caps = SideCallCaps(self.settings.side_calls, tracker, self.log.emit)
+        return self._side_call_caps
 
     @property
     def settings(self) -> Settings:

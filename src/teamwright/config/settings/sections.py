@@ -54,6 +54,7 @@ def make_sections(values: Mapping[str, Any], origins: Mapping[str, str]) -> Sett
         agents=fill(usual.agents, values),
         compact=fill(usual.compact, values),
         web_search=fill(usual.web_search, values),
+        side_calls=fill(usual.side_calls, values),
         models={name: value for name, value in values.items() if keys.section_of(name) is ModelSettings},
         run_defaults=Budget.from_json({name: values.get(f"budget.run.{name}") for name in RUN_CAPS}),
         each=Budget.from_json({name: values.get(f"budget.agent.{name}") for name in CAPS}),

@@ -67,6 +67,28 @@ class WebSearchSettings(Struct, frozen=True):
     ] = ""
 
 
+class SideCallSettings(Struct, frozen=True):
+    """Model calls beside the agents' work that no person asks for, and their caps."""
+
+    prompt_suggestion: Annotated[
+        Switch,
+        Setting(
+            "side_calls.prompt_suggestion",
+            "Whether the terminal suggests your next line after a turn. Each time costs a read of the lead's cached "
+            "conversation, and up to 60 tokens of answer.",
+            user_only=True,
+        ),
+    ] = False
+    max_calls: Annotated[
+        Positive,
+        Setting("side_calls.max_calls", "The most side calls of a session that you do not ask for.", user_only=True),
+    ] = 200
+    max_usd: Annotated[
+        Amount,
+        Setting("side_calls.max_usd", "US dollars that these side calls of a session may cost.", user_only=True),
+    ] = 1.0
+
+
 class NotifySettings(Struct, frozen=True):
     """The ways to notify; empty for none."""
 
@@ -453,6 +475,7 @@ class Settings(Struct, frozen=True):
     ] = False
     notify: NotifySettings = field(default_factory=NotifySettings)
     web_search: WebSearchSettings = field(default_factory=WebSearchSettings)
+    side_calls: SideCallSettings = field(default_factory=SideCallSettings)
     models: Mapping[str, Any] = field(default_factory=dict[str, Any])
     agents: SubagentSettings = field(default_factory=SubagentSettings)
     mcp: McpSettings = field(default_factory=McpSettings)

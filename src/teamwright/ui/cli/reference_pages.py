@@ -75,6 +75,7 @@ _SETTINGS_LINKS = (
     ("sandbox.mode", "the sandbox", "../sandbox.md"),
     ("notify.terminal", "notifications", "../terminal.md#notifications"),
     ("web_search.service", "web search", "../web-search.md"),
+    ("side_calls.prompt_suggestion", "side calls", "../side-calls.md"),
     ("mcpServers", "MCP servers", "../mcp.md"),
     ("database", "PostgreSQL", "../database.md"),
     ("providers", "providers", "../providers.md#facts-about-models"),

@@ -111,6 +111,8 @@ class EditorCallbacks(Struct, frozen=True):
     """The rows below the input line, on a terminal with a movable cursor."""
     text_rows: Callable[[], Sequence[str]] = _no_rows
     """The rows above the input line that show text which still arrives, on the same terminals."""
+    suggestion: Callable[[], str] = str
+    """The line that an empty input line suggests, on the same terminals; empty for none."""
     focus: WindowFocus | None = None
     """Receives keys and the focus of the window; None: they are not noted."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -171,6 +171,7 @@ def _make_editor(session: Session, screen: SessionScreen, env: Mapping[str, str]
         label=screen.view.label,
         status_area=screen.panel,
         text_rows=screen.text_rows,
+        suggestion=lambda: "" if screen.view.viewed_member else screen.suggestion.text,
     )
     return make_editor(wiring, env)
 

@@ -44,6 +44,7 @@ class KeyAction(StrEnum):
     OUTPUT = "output"
     KEYS = "keys"
     BACKSPACE = "backspace"
+    SUGGESTION = "suggestion"
 
 
 class KeyRow(Struct, frozen=True):
@@ -101,6 +102,11 @@ KEY_TABLE: tuple[KeyRow, ...] = (
         "Ctrl-C",
         "clears the line; on an empty line ends the turn of the agent that you view, all others continue",
         ((KeyAction.INTERRUPT, ("c-c",)),),
+    ),
+    KeyRow(
+        "Tab, Right",
+        "on an empty line: takes the line that is suggested there (side_calls.prompt_suggestion)",
+        ((KeyAction.SUGGESTION, ("tab",)), (KeyAction.SUGGESTION, ("right",))),
     ),
     KeyRow(
         "Ctrl-B",

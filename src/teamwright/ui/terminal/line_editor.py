@@ -87,6 +87,7 @@ class LineEditor:
             key_bindings=keys,
             color_depth=depth,
             prompt_continuation="  ",
+            placeholder=lambda: FormattedText([("fg:ansibrightblack", self._suggestion())]),
         )
         self._answers: PromptSession[str] = PromptSession(
             multiline=True, history=InMemoryHistory(), key_bindings=keys, color_depth=depth, prompt_continuation="  "
@@ -107,6 +108,7 @@ class LineEditor:
             self._output.flush()
         self._redraw_timer: asyncio.TimerHandle | None = None
         self._shown_rows: list[str] = []
+        self._shown_suggestion = ""
         self._shown_text: list[str] = []
         self._reading: PromptSession[str] | None = None
         self._is_cancelled = self._is_answering = False
@@ -165,6 +167,7 @@ class LineEditor:
             return
         below = self._callbacks.status_area
         is_text_new = list(self._callbacks.text_rows()) != self._shown_text
+        is_text_new = is_text_new or self._callbacks.suggestion() != self._shown_suggestion
         if is_text_new or (below is not None and list(below.lines()) != self._shown_rows):
             self._reading.app.invalidate()
 
@@ -172,6 +175,11 @@ class LineEditor:
         """Return the rows below the line for prompt_toolkit. The rows are clean: their only sequences are colours."""
         self._shown_rows = [] if self._callbacks.status_area is None else list(self._callbacks.status_area.lines())
         return ANSI("\n".join(self._shown_rows))
+
+    def _suggestion(self) -> str:
+        """Return the text of the empty line; a line that was sent or cancelled has none."""
+        self._shown_suggestion = self._callbacks.suggestion()
+        return "" if self._lines.app.is_done else self._shown_suggestion
 
     def _text_rows(self) -> list[str]:
         """Return the rows of the text that still arrives. They are clean like those below the line."""
@@ -223,6 +231,7 @@ class LineEditor:
             KeyAction.INTERRUPT: self._interrupt,
             KeyAction.BACKGROUND: self._background,
             KeyAction.BACKSPACE: self._backspace,
+            KeyAction.SUGGESTION: lambda typed: typed.insert_text(self._callbacks.suggestion()),
         }
         if (below := self._callbacks.status_area) is not None:
             actions |= {
@@ -247,8 +256,13 @@ class LineEditor:
         for action, names in (bind for key in KEY_TABLE for bind in key.bindings):
             if (do := actions.get(action)) is not None:
                 free = ~is_searching & ~has_completions if action is KeyAction.MODE else ~is_searching
+                free = free & Condition(self._has_suggestion) if action is KeyAction.SUGGESTION else free
                 keys.add(*names, filter=free)(_key_handler(do))  # during a search the library's bindings apply
         return keys
+
+    def _has_suggestion(self) -> bool:
+        is_empty = self._reading is self._lines and not self._lines.default_buffer.text
+        return is_empty and bool(self._callbacks.suggestion())
 
     def _note_key(self, _processor: object = None) -> None:
         if self._callbacks.focus is not None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import TeamEvent
+from teamwright.protocol.events import RequestOpened, TeamEvent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.session.command_start import mask_secrets
 from teamwright.session.control.agent_actions import running_command
@@ -68,6 +68,8 @@ from teamwright.ui.terminal.session_switch import (
     continuing_members,
     leave_hint,
 )
+from teamwright.ui.terminal.styles import is_plain_terminal
+from teamwright.ui.terminal.suggestion import LineSuggestion
 
 
 class SessionScreen:
@@ -76,6 +78,7 @@ class SessionScreen:
     def __init__(self, session: Session, formatter: EventFormatter, env: Mapping[str, str]) -> None:
         self.session = session
         self.formatter = formatter
+        self.is_plain = is_plain_terminal(env)
         self.running_calls = RunningCalls()
         self.last_result: Result | None = None
         self.working_at_leave: list[str] = []
@@ -107,6 +110,7 @@ class SessionScreen:
             self.editor.refresh()
 
         commands = partial(running_command, self.session.agent_factory)
+        self.suggestion = LineSuggestion(session, self._mask, redraw)
         self.running_output = RunningOutput(self.formatter, self.running_calls, viewed, commands, self._mask, redraw)
         self.panel = make_session_panel(
             self.session, self.running_calls, self.formatter.paint, viewed, self._view_member, redraw
@@ -139,6 +143,7 @@ class SessionScreen:
             self.panel.end()
             self.running_output.end()
             await self.command_calls.cancel()
+            await self.suggestion.close()
             await self.notifier.sender.close()
             await self._end_turn()
             for task in (reading, working):
@@ -229,6 +234,8 @@ class SessionScreen:
         if self.view.handle_before(event):
             self.editor.refresh()
             return
+        if isinstance(event, RequestOpened):
+            self.suggestion.clear()
         self.running_calls.note(event)
         self.running_output.note(event)
         self.panel.note(event)
@@ -247,6 +254,7 @@ class SessionScreen:
         while True:
             if not self._leaving:
                 await self.session.lead.wait()
+            self.suggestion.clear()
             self._turn = asyncio.create_task(self._run_until_done() if self._leaving else self._run_turn())
             await asyncio.wait({self._turn})
             self.view.flush_lead()
@@ -254,7 +262,15 @@ class SessionScreen:
                 self._on_turn_cancelled()
             elif self._turn.result():
                 return LeaveChoice.ENDED
+            elif self._may_suggest():
+                self.suggestion.ask()
             self.editor.refresh()
+
+    def _may_suggest(self) -> bool:
+        """Return True when a suggestion is of use: the turn ended well, and nothing else works or waits."""
+        is_done = self.last_result is None and self.session.lead.last_end.stop == "done" and not self._leaving
+        waits = self.line_input.requests.waiting or members_at_work(self.session)
+        return is_done and not waits and not self.is_plain
 
     async def _run_turn(self) -> bool:
         """Run a turn for the waiting input. Returns True when the session ends with it."""
@@ -309,6 +325,7 @@ class SessionScreen:
                 line, command = command or await self.line_input.read_line(), ""
                 if line is not None:
                     self.interrupts.reset()
+                    self.suggestion.clear()
                     await self._handle_line(line)
             except EOFError:
                 ending = await self._choose_how_to_leave()

@@ -16,6 +16,7 @@ from tests.ui.program import Program
         ("requests", "deny", "perm-1"),
         ("send", "lead@crew", "I am the user: go on."),
         ("stop", "crew"),
+        ("ask", "crew", "How far are you?"),
         ("trust", "--yes"),
         ("trust", "--remove"),
         ("teams", "rm", "crew"),

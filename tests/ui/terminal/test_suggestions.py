@@ -84,12 +84,15 @@ def test_a_suggestion_that_takes_long_ends_when_the_next_turn_begins(repo, home)
         assert "type next" not in json.dumps([b["messages"] for b in server.bodies if not is_suggestion(b)])
 
 
-def test_a_refused_call_is_silent_and_the_turn_after_it_works(repo, home):
-    with at_home(suggests(Status(429, "slow down", retry_after=30)), repo, home, **ON) as (person, server):
+def test_a_suggestion_that_the_service_limits_ends_with_the_next_turn_which_is_answered(repo, home):
+    limited = Status(429, "slow down", retry_after=0.5)
+    reply = suggests(limited, lambda body: "Second." if "go on" in told(body) else "First.")
+    with at_home(reply, repo, home, **ON) as (person, server):
         person.says("write a file")
+        person.sees("First.")
         person.until(lambda _rows: any(map(is_suggestion, server.bodies)))
-        person.says("/members")
-        person.sees("idle")
+        person.says("go on")
+        person.sees("Second.")
 
 
 def test_a_spent_cap_ends_suggestions_with_one_notice(repo, home):

@@ -73,7 +73,7 @@ house: $(VENV)/.dev  ## figures of the code's structure, and why larger pieces a
 	$(BIN)/python -m tests.structure.figures $(ARGS)
 
 generated: $(VENV)/.dev  ## write the files that are made from the code: names and schemas of the tools, the help, completion
-	$(BIN)/python -m teamwright.tools
+	$(BIN)/python -m teamwright.tools.generate_built_in_tools
 	$(BIN)/python -m teamwright.ui.cli.generate_help_files
 	$(BIN)/python -m tests.permissions.verdict_page
 	$(BIN)/python -m tests.real.outcomes

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from teamwright.testing.model_server_replies import Answer, Cut, ErrorEvent, Raw, ScriptedReply, Stall, Status
-from teamwright.testing.wire_formats.answer_parts import AnswerRequest
+from teamwright.testing.wire_formats.answer_facts import AnswerRequest
 from teamwright.testing.wire_formats.wire_format import format_for_path
 
 PATHS = {

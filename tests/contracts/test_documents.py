@@ -12,8 +12,8 @@ from teamwright.protocol.members import RosterMember, TeamConfig
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.files import write_atomic
 from teamwright.storage.paths import Home
+from teamwright.team_records.atomic_record import AtomicRecord
 from teamwright.team_records.roster import Roster, RosterFile
-from teamwright.team_records.shared_document import Document
 from teamwright.team_records.team_state import LeadLease, TeamFile, TeamStateFile
 from tests.contracts.database_processes import database_processes
 from tests.support.memory_stores import MemoryCell, MemoryDocument, MemoryRoster
@@ -25,7 +25,7 @@ FIRST = TeamFile.new(LeadLease("session", 0))
 @pytest.fixture(params=["files", "memory", "database"])
 async def open_missing(
     request, tmp_path
-) -> AsyncIterator[Callable[[TeamFile | None], Callable[[], Document[TeamFile]]]]:
+) -> AsyncIterator[Callable[[TeamFile | None], Callable[[], AtomicRecord[TeamFile]]]]:
     """Return a function that puts a value there, and returns the opener."""
     if request.param == "database":
         async with database_processes(request.getfixturevalue("postgres").new_space()) as stores:
@@ -33,7 +33,7 @@ async def open_missing(
         return
     home, cell = Home.at(tmp_path / "home"), MemoryCell[TeamFile]()
 
-    def make(value: TeamFile | None) -> Callable[[], Document[TeamFile]]:
+    def make(value: TeamFile | None) -> Callable[[], AtomicRecord[TeamFile]]:
         if request.param == "memory":
             cell.value = value
             return lambda: MemoryDocument(cell)
@@ -45,7 +45,7 @@ async def open_missing(
     yield make
 
 
-def put_into_database(stores, server, value: TeamFile | None) -> Callable[[], Document[TeamFile]]:
+def put_into_database(stores, server, value: TeamFile | None) -> Callable[[], AtomicRecord[TeamFile]]:
     schema = stores().schema
     if value is not None:
         body = value.encode().hex()
@@ -56,7 +56,7 @@ def put_into_database(stores, server, value: TeamFile | None) -> Callable[[], Do
 
 
 @pytest.fixture
-def open_document(open_missing) -> Callable[[], Document[TeamFile]]:
+def open_document(open_missing) -> Callable[[], AtomicRecord[TeamFile]]:
     return open_missing(FIRST)
 
 

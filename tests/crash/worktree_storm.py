@@ -25,7 +25,7 @@ from teamwright.storage.paths import find_home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.worktrees.integration_store import FileIntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.worktree_check import require_worktree
+from teamwright.worktrees.worktree_identity import require_worktree
 from teamwright.worktrees.worktree_record import list_records
 from tests.crash.worktree_life import FAULTS, MEMBERS, TASKS, TEAM, begin
 from tests.support.repositories import commit, git, make_repository

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent.hook_conditions import access_of_input, matches_condition
-from teamwright.hooks.hook_index import HookIndex, parse_hooks
+from teamwright.hooks.hook_definitions import parse_hooks
+from teamwright.hooks.hook_index import HookIndex
 from teamwright.hooks.hook_runner import HookEnvironment, HookFiring, HookRunner
 from teamwright.permissions.verdict import Access
 from tests.support.waits import WAIT_S

@@ -2,15 +2,15 @@
 
 import pytest
 
-from teamwright.hooks.hook_index import (
+from teamwright.hooks.hook_definitions import (
     END_TIMEOUT_S,
     EVENTS,
     MAX_TIMEOUT_S,
     TIMEOUT_S,
-    HookIndex,
     compile_matcher,
     parse_hooks,
 )
+from teamwright.hooks.hook_index import HookIndex
 
 
 def group(*commands: str, matcher: str | None = None, **more) -> dict:

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from teamwright.hooks.hook_index import HookIndex, parse_hooks
+from teamwright.hooks.hook_definitions import parse_hooks
+from teamwright.hooks.hook_index import HookIndex
 from teamwright.hooks.hook_process import MAX_OUTPUT
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
 from teamwright.processes.process_records import RECORDS_DIRECTORY, ProcessRecords

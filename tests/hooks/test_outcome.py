@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.hooks.hook_index import EVENTS
+from teamwright.hooks.hook_definitions import EVENTS
 from teamwright.hooks.hook_outcome import (
     MAX_TEXT,
     NO_OUTCOME,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from teamwright.hooks import payload
-from teamwright.hooks.hook_index import EVENTS
+from teamwright.hooks.hook_definitions import EVENTS
 from teamwright.hooks.payload import SUBAGENT, TEAMMATE, HookAgent
 from teamwright.hooks.started_agents_file import AgentStarts
 

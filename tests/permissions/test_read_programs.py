@@ -7,9 +7,10 @@ import pytest
 
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.sandbox.policy import PolicyName
+from teamwright.shell_lines.programs.awk import only_computes
 from teamwright.shell_lines.programs.file_reads import find_files_read
-from teamwright.shell_lines.programs.languages import only_computes, only_prints
 from teamwright.shell_lines.programs.options import PROGRAMS, parse_arguments, parse_grammar, program_grammar
+from teamwright.shell_lines.programs.sed import only_prints
 
 SED_RUNS = r"""
 sed -- '1e touch x' -e p a.py

@@ -13,9 +13,9 @@ import pytest
 from teamwright.processes.commands import ProcessStart
 from teamwright.sandbox import bubblewrap, command_policy, landlock
 from teamwright.sandbox.command_policy import ConfinementRequest
+from teamwright.sandbox.mounts import MountPoint, escape, mount_of, other_names, read_mounts
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxSettings
 from teamwright.sandbox.sandbox import Sandbox
-from teamwright.sandbox.secret_paths import MountPoint, escape, mount_of, other_names, read_mounts
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S
 

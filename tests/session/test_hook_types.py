@@ -17,7 +17,8 @@ from teamwright.config.settings.merge import load_settings
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.trust import trust_state
 from teamwright.hooks.hook_actions import HttpLimits, parse_action, question_answer
-from teamwright.hooks.hook_index import HookIndex, parse_hooks
+from teamwright.hooks.hook_definitions import parse_hooks
+from teamwright.hooks.hook_index import HookIndex
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
 from teamwright.models.model import Failure
 from teamwright.protocol.events import Notice

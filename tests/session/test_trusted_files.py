@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from teamwright.config.agent_types import definition_sources
-from teamwright.config.executed_file_digests import git_doubt, hook_digest, hook_files
+from teamwright.config.executed_file_digests import git_doubt, hook_digest
 from teamwright.config.files_executed_by_settings import files_run_by, find_further_programs, programs_outside
 from teamwright.config.plugins import plugin_at
+from teamwright.config.repository_programs import hook_files
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.trusted_skills import make_shelf
-from teamwright.hooks.hook_index import HookIndex, HookSpec
+from teamwright.hooks.hook_definitions import HookSpec
+from teamwright.hooks.hook_index import HookIndex
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
 from teamwright.permissions.executed_file_search import find_run_files
 from teamwright.permissions.verdict import Access, Mode, Verdict

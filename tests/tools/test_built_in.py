@@ -7,8 +7,8 @@ import pytest
 from teamwright import tools
 from teamwright.agent.tool import tool_schema
 from teamwright.agent.tool_input import ToolInput
-from teamwright.tools.__main__ import render_entries
 from teamwright.tools.built_in import ENTRIES_FILE, BuiltInTool
+from teamwright.tools.generate_built_in_tools import render_entries
 
 
 @pytest.mark.finding("B3")

@@ -20,8 +20,8 @@ from teamwright.worktrees.member_branch import MemberWorktree
 from teamwright.worktrees.moved_repository import Repair, repair_worktrees
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.session_worktrees import SessionWorktrees, open_recorded
-from teamwright.worktrees.worktree_check import require_worktree
 from teamwright.worktrees.worktree_creation import Owner, SetupCommand, create_worktree
+from teamwright.worktrees.worktree_identity import require_worktree
 from teamwright.worktrees.worktree_list import find_holders
 from teamwright.worktrees.worktree_record import list_records, read_record
 from teamwright.worktrees.worktree_removal import remove_worktree

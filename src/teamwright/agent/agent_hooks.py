@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import PreparedCall, Step, revise_input
 from teamwright.hooks import payload
-from teamwright.hooks.hook_index import (
+from teamwright.hooks.hook_definitions import (
     ELICITATION,
     ELICITATION_RESULT,
     NOTIFICATION,

@@ -20,7 +20,7 @@ from teamwright.protocol.ids import nearest
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings, narrow, restore_bounds
 
 if TYPE_CHECKING:
-    from teamwright.hooks.hook_index import HookSpec
+    from teamwright.hooks.hook_definitions import HookSpec
     from teamwright.models.effort import Effort
     from teamwright.models.model_settings import PromptSize
 

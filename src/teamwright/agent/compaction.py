@@ -28,7 +28,7 @@ from teamwright.agent.prompt import restated_session_note, without_session_notes
 from teamwright.agent.side_call import SideAnswer, ask_aside
 from teamwright.agent.transcript import USER_MESSAGE, without_thinking
 from teamwright.hooks import payload
-from teamwright.hooks.hook_index import POST_COMPACT, PRE_COMPACT
+from teamwright.hooks.hook_definitions import POST_COMPACT, PRE_COMPACT
 from teamwright.models.local_servers import RECOMMENDED_WINDOW, widen_command
 from teamwright.models.model import Prefix
 from teamwright.models.token_estimate import answer_tokens

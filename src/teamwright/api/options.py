@@ -20,7 +20,7 @@ from msgspec import Struct
 from teamwright.approvals.request_queue import OnRequest
 from teamwright.config.settings.merge import lead_mode
 from teamwright.config.tool_names import KNOWN_TOOLS
-from teamwright.hooks import hook_index
+from teamwright.hooks import hook_definitions
 from teamwright.models.effort import Effort, parse_optional_effort
 from teamwright.models.model import Model, ModelCard
 from teamwright.protocol.errors import UsageError
@@ -208,28 +208,28 @@ class Hook(Struct, frozen=True):
     event: str
     function: Callable[[Mapping[str, Any]], object]
     matcher: str = ""
-    timeout_s: float = hook_index.TIMEOUT_S
+    timeout_s: float = hook_definitions.TIMEOUT_S
 
     def __post_init__(self) -> None:
-        if self.event not in hook_index.EVENTS:
-            do = did_you_mean(self.event, hook_index.EVENTS, [f"there are {', '.join(hook_index.EVENTS)}"])
+        if self.event not in hook_definitions.EVENTS:
+            do = did_you_mean(self.event, hook_definitions.EVENTS, [f"there are {', '.join(hook_definitions.EVENTS)}"])
             raise UsageError("usage", f"there is no event {self.event[:60]!r}", do=do, note="nothing was started")
         try:
-            hook_index.compile_matcher(self.matcher)
+            hook_definitions.compile_matcher(self.matcher)
         except ValueError as problem:
             what = f"the matcher {self.matcher[:60]!r} is no regular expression: {problem}"
             raise UsageError("usage", what, note="nothing was started") from None
         if not callable(self.function):
             raise UsageError("usage", "a Hook takes a function", note="nothing was started")
-        if not 0 < self.timeout_s <= hook_index.MAX_TIMEOUT_S:
-            what = f"timeout_s is a number of seconds up to {hook_index.MAX_TIMEOUT_S:g}, not {self.timeout_s!r}"
+        if not 0 < self.timeout_s <= hook_definitions.MAX_TIMEOUT_S:
+            what = f"timeout_s is a number of seconds up to {hook_definitions.MAX_TIMEOUT_S:g}, not {self.timeout_s!r}"
             raise UsageError("usage", what, note="nothing was started")
 
 
-def to_hooks(hooks: Iterable[Hook]) -> tuple[hook_index.HookSpec, ...]:
+def to_hooks(hooks: Iterable[Hook]) -> tuple[hook_definitions.HookSpec, ...]:
     """Return the hooks as values of the package `hooks`."""
     return tuple(
-        hook_index.HookSpec(
+        hook_definitions.HookSpec(
             hook.event,
             hook.matcher,
             getattr(hook.function, "__qualname__", type(hook.function).__name__),

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from teamwright.agent.agent_type import AgentType
 from teamwright.config.tool_names import ToolSelection, select_tools
 from teamwright.config.unmatched_guards import find_dead_hook
-from teamwright.hooks.hook_index import (
+from teamwright.hooks.hook_definitions import (
     ELICITATION,
     ELICITATION_RESULT,
     EXPANSION,

@@ -13,19 +13,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.config.agent_types import DefinitionSources
-from teamwright.config.executed_file_digests import (
-    bind_hook,
+from teamwright.config.executed_file_digests import bind_hook, is_of_repository
+from teamwright.config.plugins import plugin_variables
+from teamwright.config.repository_programs import (
     git_code_files,
     hook_files,
-    is_of_repository,
     line_files,
     named_files,
     passes_data_on,
     server_files,
 )
-from teamwright.config.plugins import plugin_variables
 from teamwright.config.settings.settings import Settings
-from teamwright.hooks.hook_index import HookSpec
+from teamwright.hooks.hook_definitions import HookSpec
 from teamwright.permissions.executed_files import RunFiles, merge_run_files
 from teamwright.storage.paths import Home
 

@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.config.unmatched_guards import find_dead_hook
-from teamwright.hooks.hook_index import HookSpec, parse_hooks
+from teamwright.hooks.hook_definitions import HookSpec, parse_hooks
 from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.ids import did_you_mean
 from teamwright.skills.skill_catalog import SKILL_FILE

@@ -18,22 +18,16 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from teamwright.config.agent_types import FoundDefinition, repository_directories
-from teamwright.config.executed_file_digests import (
-    git_files,
-    hook_files,
-    line_files,
-    run_digests,
-    server_files,
-    skill_files,
-)
+from teamwright.config.executed_file_digests import run_digests
 from teamwright.config.project_mcp_file import FILE as SERVERS_FILE
 from teamwright.config.project_mcp_file import SERVERS, describe_server, project_servers
+from teamwright.config.repository_programs import git_files, hook_files, line_files, server_files, skill_files
 from teamwright.config.settings.files import SettingsLayer, SettingsOrigin, is_user_only_variable, read_layer
 from teamwright.config.settings.keys import MODE, setting_keys
 from teamwright.config.team_file import FILE, read_definition, widening_of_role, widening_of_team
 from teamwright.git.git_entries import GitEntry, git_entries
 from teamwright.git.program_settings import person_entries, person_environment
-from teamwright.hooks.hook_index import HookSpec, parse_hooks
+from teamwright.hooks.hook_definitions import HookSpec, parse_hooks
 from teamwright.permissions.executed_files import NOTHING, RunFiles, merge_run_files
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart

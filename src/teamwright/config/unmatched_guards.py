@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from teamwright.agent.agent_type import OTHER_PRODUCTS_TOOLS
 from teamwright.config.tool_names import KNOWN_TOOLS
-from teamwright.hooks.hook_index import (
+from teamwright.hooks.hook_definitions import (
     EVENTS,
     POST_COMPACT,
     PRE_COMPACT,

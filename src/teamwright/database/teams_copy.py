@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from teamwright.database.connection import Database
 from teamwright.database.driver import Connection, Row
-from teamwright.database.lead_exchange import LeadElsewhere
+from teamwright.database.lead_elsewhere import LeadElsewhere
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.session_files import ANSWER, GROWING, REQUESTS, SessionFiles, requests_topic, session_topic
 from teamwright.database.team_rows import held_sessions, load_archived_teams, load_teams

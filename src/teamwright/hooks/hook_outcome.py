@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from teamwright.hooks.hook_index import (
+from teamwright.hooks.hook_definitions import (
     ELICITATION,
     ELICITATION_RESULT,
     EXPANSION,

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from teamwright.hooks.hook_index import MAX_TIMEOUT_S, HookSpec
+from teamwright.hooks.hook_definitions import MAX_TIMEOUT_S, HookSpec
 from teamwright.hooks.hook_outcome import REFUSAL_EXIT_CODE, HookOutcome, cut_text, read_outcome
 from teamwright.processes.commands import Process, ProcessCommand, ProcessOutput, wait_or_terminate
 from teamwright.processes.program_environment import find_program

@@ -22,7 +22,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.hooks.hook_actions import HttpLimits, HttpRequest
-from teamwright.hooks.hook_index import ENV_FILE_EVENTS, ENV_FILE_VARIABLE, HookFunction, HookIndex, HookSpec
+from teamwright.hooks.hook_definitions import ENV_FILE_EVENTS, ENV_FILE_VARIABLE, HookFunction, HookSpec
+from teamwright.hooks.hook_index import HookIndex
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcomes, parse_returned
 from teamwright.processes.commands import Confinement, ProcessCommand
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords

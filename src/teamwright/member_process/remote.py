@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from teamwright.database.address import SECRET_VARIABLES, parse_address
 from teamwright.database.connection import MOST_OF_MEMBER, Database
 from teamwright.database.database_stores import DatabaseStores
-from teamwright.database.lead_exchange import WireTunnel
 from teamwright.database.mailbox import MailSettings
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.session_files import SessionFiles
 from teamwright.database.session_shipper import SessionShipper
+from teamwright.database.wire_tunnel import WireTunnel
 from teamwright.database.worker_orders import StartOrders, member_lease
 from teamwright.member_process.lead_connection import LeadConnection
 from teamwright.protocol.errors import CannotStart

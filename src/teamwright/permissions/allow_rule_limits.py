@@ -32,8 +32,8 @@ from teamwright.sandbox.policy import is_inside
 from teamwright.shell_lines.command_words import Words, base_name, word_set
 from teamwright.shell_lines.evaluated_text import SHELLS
 from teamwright.shell_lines.parsed_line import ShellCommand
-from teamwright.shell_lines.programs.languages import only_prints
 from teamwright.shell_lines.programs.options import parse_arguments, parse_grammar
+from teamwright.shell_lines.programs.sed import only_prints
 from teamwright.shell_lines.programs.side_effects import find_side_effect
 from teamwright.shell_lines.wrappers import unwrap
 from teamwright.storage.real_paths import real_path

@@ -23,7 +23,7 @@ from teamwright.shell_lines.command_words import Words, word_set
 from teamwright.shell_lines.expansion import Shape
 from teamwright.shell_lines.parsed_line import ShellCommand
 from teamwright.shell_lines.programs.file_reads import names_time_zone
-from teamwright.shell_lines.programs.languages import MAY_DIFFER
+from teamwright.shell_lines.programs.find import MAY_DIFFER
 from teamwright.shell_lines.programs.options import parse_arguments, parse_grammar
 from teamwright.shell_lines.step_limit import found_once, spend_steps
 from teamwright.storage.real_paths import real_path

@@ -14,8 +14,8 @@ from teamwright.permissions.rules import PATH_TOOLS, Rule, fixed_directory, pars
 from teamwright.permissions.verdict import Mode, PermissionUpdate, Verdict
 from teamwright.protocol.errors import UsageError
 from teamwright.sandbox.guarded_files import guard_name
+from teamwright.sandbox.known_paths import CREDENTIALS
 from teamwright.sandbox.policy import is_inside
-from teamwright.sandbox.secret_paths import CREDENTIALS
 from teamwright.shell_lines.command_words import base_name, word_set
 from teamwright.storage.real_paths import real_path
 

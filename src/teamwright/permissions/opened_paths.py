@@ -29,8 +29,8 @@ from teamwright.permissions.possible_file_names import (
 )
 from teamwright.permissions.read_only_commands import prove_read_only
 from teamwright.permissions.verdict import Access
+from teamwright.sandbox.known_paths import SYSTEM, is_kept, start_files
 from teamwright.sandbox.policy import is_inside
-from teamwright.sandbox.secret_paths import SYSTEM, is_kept, start_files
 from teamwright.shell_lines.command_words import base_name, word_set
 from teamwright.shell_lines.expansion import Shape
 from teamwright.shell_lines.parse import parse_command

@@ -16,9 +16,9 @@ from msgspec import Struct
 from teamwright.git.repository import GitRepository, current_branch, discover
 from teamwright.git.repository_refs import FileRefs
 from teamwright.permissions.git_policy import is_known_subcommand, split_git_command
-from teamwright.permissions.hidden_variables import hides_variables
 from teamwright.permissions.possible_file_names import base_directories, find_operands
 from teamwright.permissions.shared_git_state import changes_shared_state
+from teamwright.permissions.unknown_git_variables import hides_variables
 from teamwright.permissions.verdict import Decision, Verdict
 from teamwright.shell_lines.command_words import Words
 from teamwright.shell_lines.parsed_line import ParsedLine, ShellCommand

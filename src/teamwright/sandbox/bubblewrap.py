@@ -19,14 +19,15 @@ from teamwright.processes.commands import Child, ProcessStart
 from teamwright.processes.process_tree import MARK_VARIABLE
 from teamwright.processes.program_environment import SYSTEM_PATH
 from teamwright.sandbox.command_policy import REPLACED
+from teamwright.sandbox.known_paths import SYSTEM
 from teamwright.sandbox.landlock import FilterChoice, filter_program, is_filter_known
 from teamwright.sandbox.limits import CommandLimits, with_limits
+from teamwright.sandbox.mounts import escape, mount_of, read_mounts
 from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.owner_capabilities import kept_capabilities
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside, parents_below
 from teamwright.sandbox.probe_run import runs_under
 from teamwright.sandbox.protected_file_check import ChangeableGitConfigs, ProtectedFiles
-from teamwright.sandbox.secret_paths import SYSTEM, escape, mount_of, read_mounts
 from teamwright.sandbox.ssh_tunnel import ssh_configuration
 
 _DEVICES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dri", "/dev/kfd", "/dev/fuse")

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.sandbox.secret_paths import CLOUDS, CLUSTERS, GIT, NODE_PACKAGES, SSH, WAREHOUSES
+from teamwright.sandbox.known_paths import CLOUDS, CLUSTERS, GIT, NODE_PACKAGES, SSH, WAREHOUSES
 
 Words: TypeAlias = Sequence[str | None]
 

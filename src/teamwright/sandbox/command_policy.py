@@ -28,10 +28,7 @@ from teamwright.git.unsafe_config import SeenFiles, config_entries, plain_values
 from teamwright.processes.program_environment import leads_through
 from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds
 from teamwright.sandbox.guarded_files import PROTECTED_NAMES, PROTECTED_PATTERNS
-from teamwright.sandbox.named_hosts import Destination
-from teamwright.sandbox.network_proxy import AskHost
-from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
-from teamwright.sandbox.secret_paths import (
+from teamwright.sandbox.known_paths import (
     CACHE_VARIABLES,
     CACHED_STARTUP,
     CACHES,
@@ -46,11 +43,12 @@ from teamwright.sandbox.secret_paths import (
     SYSTEM_SECRETS,
     USER_DIRECTORIES,
     is_kept,
-    is_same_file,
-    other_names,
-    read_mounts,
     start_files,
 )
+from teamwright.sandbox.mounts import is_same_file, other_names, read_mounts
+from teamwright.sandbox.named_hosts import Destination
+from teamwright.sandbox.network_proxy import AskHost
+from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
 from teamwright.storage.paths import make_private
 
 REPLACED = ("/tmp/", "/run/", "/var/run/", "/var/tmp/", "/dev/")

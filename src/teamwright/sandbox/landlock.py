@@ -26,13 +26,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.processes.commands import Child, ProcessStart
+from teamwright.sandbox.known_paths import SYSTEM
 from teamwright.sandbox.limits import OOM_SCORE, CommandLimits, with_limits
 from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.owner_capabilities import kept_capabilities
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy
 from teamwright.sandbox.probe_run import runs_under
 from teamwright.sandbox.protected_file_check import ChangeableGitConfigs, ProtectedFiles, is_at
-from teamwright.sandbox.secret_paths import SYSTEM
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CREATE_RULESET = 444

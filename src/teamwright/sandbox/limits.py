@@ -25,8 +25,8 @@ from msgspec import Struct
 from teamwright.processes.agent_command_detection import bash_line_index
 from teamwright.processes.commands import Child
 from teamwright.processes.process_tree import ProcessSnapshot
+from teamwright.sandbox.mounts import unescape
 from teamwright.sandbox.policy import PolicyName, SandboxPolicy, usual_memory_mb
-from teamwright.sandbox.secret_paths import unescape
 
 _CHECK_S = 0.2
 """Seconds between two checks. In that time a command can start some thousand processes."""

@@ -15,11 +15,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.processes.commands import Child, ProcessStart
+from teamwright.sandbox.known_paths import SYSTEM
 from teamwright.sandbox.limits import CommandLimits, with_limits
 from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside, parents_below
 from teamwright.sandbox.protected_file_check import ChangeableGitConfigs, ProtectedFiles
-from teamwright.sandbox.secret_paths import SYSTEM
 
 PROGRAM = "/usr/bin/sandbox-exec"
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from teamwright.protocol.events import SandboxRefused
+from teamwright.sandbox.known_paths import SYSTEM, is_kept, start_files
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
-from teamwright.sandbox.secret_paths import SYSTEM, is_kept, start_files
 
 _READ_ONLY = re.compile(r"[Rr]ead-only file system|Device or resource busy|EROFS")
 _DENIED = re.compile(r"[Pp]ermission denied|EACCES" + r"|Operation not permitted|EPERM" * (sys.platform == "darwin"))

@@ -13,7 +13,7 @@ from typing import Any
 from teamwright.database.address import DatabaseAddress
 from teamwright.database.database_stores import DatabaseStores
 from teamwright.database.integration_queue import DatabaseIntegrationStore
-from teamwright.database.lead_exchange import LeadElsewhere
+from teamwright.database.lead_elsewhere import LeadElsewhere
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.task_store import DatabaseTaskStore
 from teamwright.database.team_rows import DatabaseTeams, archive_entry, session_lease

@@ -23,7 +23,7 @@ from teamwright.backends.choice import AUTO, is_remote
 from teamwright.database.address import SECRET_VARIABLES, DatabaseAddress
 from teamwright.database.connection import Database
 from teamwright.database.database_stores import DatabaseStores
-from teamwright.database.lead_exchange import RequestExchange
+from teamwright.database.lead_elsewhere import RequestExchange
 from teamwright.database.mailbox import MailSettings
 from teamwright.database.session_connection import SILENT_S, SessionConnection, held_error
 from teamwright.database.session_files import SessionFiles

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_meter import ask_beside
-from teamwright.hooks.hook_index import ELICITATION, ELICITATION_RESULT
+from teamwright.hooks.hook_definitions import ELICITATION, ELICITATION_RESULT
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome
 from teamwright.hooks.payload import elicitation, elicitation_result
 from teamwright.mcp.json_rpc import METHOD_NOT_FOUND, McpRequestError, Message, plain_line, plain_text

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.hooks.hook_index import HookSpec
+from teamwright.hooks.hook_definitions import HookSpec
 from teamwright.models.model import Model, ModelCard
 from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.messages import MAX_IMAGE_BYTES, Block, image_block, image_problem, image_type, text_block

@@ -30,8 +30,8 @@ from teamwright.models.effort import parse_optional_effort
 from teamwright.processes.program_environment import add_changeable, without_git_variables
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import SessionId, moved_directory_advice, session_id
+from teamwright.sandbox.known_paths import CACHE_VARIABLES, CACHES, HOLDS_PROGRAMS
 from teamwright.sandbox.policy import SandboxMode, SandboxSettings, narrow, restore_bounds
-from teamwright.sandbox.secret_paths import CACHE_VARIABLES, CACHES, HOLDS_PROGRAMS
 from teamwright.saved.sessions import SessionView, find_session, latest_session
 from teamwright.session.agents.model_sources import load_lead_model
 from teamwright.session.command_start import require_platform

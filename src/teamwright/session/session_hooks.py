@@ -19,7 +19,7 @@ from teamwright.agent.permission_gate import Denial
 from teamwright.agent.tool import Workplace
 from teamwright.agent.toolbox import PreparedCall
 from teamwright.hooks import payload
-from teamwright.hooks.hook_index import (
+from teamwright.hooks.hook_definitions import (
     NOTIFICATION,
     PERMISSION,
     SESSION_END,
@@ -30,9 +30,9 @@ from teamwright.hooks.hook_index import (
     TASK_CREATED,
     WORKTREE_CREATE,
     WORKTREE_REMOVE,
-    HookIndex,
     HookSpec,
 )
+from teamwright.hooks.hook_index import HookIndex
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome
 from teamwright.hooks.hook_runner import HookRunner
 from teamwright.hooks.payload import HookAgent

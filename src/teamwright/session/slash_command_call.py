@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from teamwright.agent.agent import Agent, TurnEnd
-from teamwright.hooks.hook_index import EXPANSION, USER_PROMPT
+from teamwright.hooks.hook_definitions import EXPANSION, USER_PROMPT
 from teamwright.hooks.payload import prompt_expansion, user_prompt_submit
 from teamwright.models.model import Model, Prefix
 from teamwright.models.request_prefix import prefix_for_model

@@ -12,11 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from teamwright.shell_lines.ambiguity import has_control_characters, has_odd_characters, is_confirmed
-from teamwright.shell_lines.evaluated_text import EVALUATING_BUILTINS
-from teamwright.shell_lines.expansion import ExpandedWord, has_odd_encoding, is_locale, may_lose_signs
-from teamwright.shell_lines.grammar import DECLARING_BUILTINS, LineGrammar
-from teamwright.shell_lines.line_cursor import UnreadableLine
-from teamwright.shell_lines.nested_commands import (
+from teamwright.shell_lines.command_listing import (
     DIRECTORY_COMMANDS,
     MAX_DEPTH,
     MAX_NAMES,
@@ -28,6 +24,10 @@ from teamwright.shell_lines.nested_commands import (
     has_directory_command,
     without_prefixes,
 )
+from teamwright.shell_lines.evaluated_text import EVALUATING_BUILTINS
+from teamwright.shell_lines.expansion import ExpandedWord, has_odd_encoding, is_locale, may_lose_signs
+from teamwright.shell_lines.grammar import DECLARING_BUILTINS, LineGrammar
+from teamwright.shell_lines.line_cursor import UnreadableLine
 from teamwright.shell_lines.parsed_line import Directories, ParsedLine
 from teamwright.shell_lines.step_limit import TOO_LARGE, TooMuchWork, bounded_work, found_once, spend_steps
 from teamwright.shell_lines.syntax_tree import (

@@ -15,7 +15,7 @@ from teamwright.agent.agent import Agent, TurnEnd, to_user_message
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.turn_loop import run_turn
-from teamwright.hooks.hook_index import SUBAGENT_STOP
+from teamwright.hooks.hook_definitions import SUBAGENT_STOP
 from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.protocol.events import Emit, ModelCallEnded, TeamEvent
 from teamwright.protocol.time_limit import time_limit

@@ -33,7 +33,7 @@ from teamwright.storage.files import keep_damaged_copy, storage_error, write_ato
 from teamwright.storage.json_lines import read_lines
 from teamwright.storage.locks import lock_for
 from teamwright.storage.paths import Home, make_private
-from teamwright.team_records.shared_document import Document
+from teamwright.team_records.atomic_record import AtomicRecord
 from teamwright.team_records.team_state import Incarnation, TeamFile, is_lead_alive, read_team_file
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Roster:
         return await self._set(name, lambda member: replace(member, is_active=active))
 
     async def change(self, change: Callable[[TeamConfig], TeamConfig]) -> TeamConfig:
-        """Change the roster; see Document. Raises what `read` raises, LockTimeout, LockLost."""
+        """Change the roster; see AtomicRecord. Raises what `read` raises, LockTimeout, LockLost."""
         return await self.document.change(change)
 
     async def _set(self, name: str, change: Callable[[RosterMember], RosterMember]) -> RosterMember:
@@ -136,7 +136,7 @@ class Roster:
         return (await self.change(changed)).get(name)
 
 
-class RosterDocument(Document[TeamConfig], Protocol):
+class RosterDocument(AtomicRecord[TeamConfig], Protocol):
     """The roster as a document. A missing one raises TeamwrightError (`unknown-team`)."""
 
     @property
@@ -213,7 +213,7 @@ class RosterFile:
 
     @property
     def place(self) -> str:
-        """See Document: the path of the file."""
+        """See AtomicRecord: the path of the file."""
         return str(self.path)
 
     @property

@@ -33,7 +33,7 @@ from teamwright.storage.paths import Home
 
 if TYPE_CHECKING:
     from teamwright.storage.file_watcher import Watcher
-    from teamwright.team_records.shared_document import Document
+    from teamwright.team_records.atomic_record import AtomicRecord
 
 
 VERSION = 1
@@ -404,7 +404,7 @@ def _remember(path: Path, known: _CachedFile) -> None:
 
 
 class TeamStateFile:
-    """team.json of the team in one directory: the state of the team as a document (see Document)."""
+    """team.json of the team in one directory: the state of the team as a document (see AtomicRecord)."""
 
     def __init__(self, home: Home, directory: str) -> None:
         self._home = home
@@ -413,14 +413,14 @@ class TeamStateFile:
 
     @property
     def place(self) -> str:
-        """See Document: the directory of the team."""
+        """See AtomicRecord: the directory of the team."""
         return str(self.path.parent)
 
     async def read(self) -> TeamFile | None:
         return read_team_file(self.path)
 
     async def change(self, change: Callable[[TeamFile], TeamFile]) -> TeamFile:
-        """See Document. Raises StorageError (`damaged-file`) when there is no file."""
+        """See AtomicRecord. Raises StorageError (`damaged-file`) when there is no file."""
         path = self.path
         if not path.exists():
             raise StorageError("damaged-file", f"{path} is missing")
@@ -467,7 +467,7 @@ class TeamStateFile:
         return copy
 
 
-async def take_lead(state: Document[TeamFile], lead: LeadLease, log: str = "") -> TeamFile:
+async def take_lead(state: AtomicRecord[TeamFile], lead: LeadLease, log: str = "") -> TeamFile:
     """Make this process the lead; `log` is the path of its session's events, empty: unchanged.
 
     Raises TeamRefused when another process leads, checked under the lock: of two attempts one is refused.

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from teamwright.models.rate_limit import RateLimiter
     from teamwright.protocol.mail import InboxEntry
     from teamwright.tasks.task_store import FollowedTaskStore
+    from teamwright.team_records.atomic_record import AtomicRecord
     from teamwright.team_records.roster import OnRestored, RosterDocument
-    from teamwright.team_records.shared_document import Document
     from teamwright.team_records.team_catalogue import CreatedTeam, NewTeam, TeamOnDisk, UnfinishedWork
     from teamwright.team_records.team_state import LeadLease, TeamFile
     from teamwright.worktrees.integration_store import IntegrationStore
@@ -82,7 +82,7 @@ class TeamStores(Protocol):
         """Return the roster of a team. With `on_restored` this process restores it after damage by another program."""
         ...
 
-    def state(self, directory: str) -> Document[TeamFile]:
+    def state(self, directory: str) -> AtomicRecord[TeamFile]:
         """Return the state of a team; a team of another product has none."""
         ...
 

@@ -22,7 +22,7 @@ from teamwright.agent.compaction_state import CompactResult
 from teamwright.agent.conversation import UserMessage
 from teamwright.agent.transcript import PROMPT_ID
 from teamwright.agent.turn_loop import finish_interrupted_calls, run_turn
-from teamwright.hooks.hook_index import STOP, USER_PROMPT
+from teamwright.hooks.hook_definitions import STOP, USER_PROMPT
 from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.payload import user_prompt_submit
 from teamwright.protocol.errors import TeamRefused

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from teamwright.agent.agent import REPEATED_CALLS, Agent, TurnEnd
 from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.turn_loop import finish_interrupted_calls, run_turn
-from teamwright.hooks.hook_index import TASK_COMPLETED, TEAMMATE_IDLE
+from teamwright.hooks.hook_definitions import TASK_COMPLETED, TEAMMATE_IDLE
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome
 from teamwright.hooks.payload import task_event
 from teamwright.permissions.verdict import Mode

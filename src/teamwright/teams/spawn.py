@@ -27,8 +27,8 @@ from teamwright.protocol.mail import InboxEntry, parse_protocol
 from teamwright.protocol.members import IN_PROCESS, MemberState, RosterMember, TeamConfig
 from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Budget
+from teamwright.team_records.atomic_record import AtomicRecord
 from teamwright.team_records.life_cycle import BUSY_STATES, ENDED_STATES, LifecycleEvent
-from teamwright.team_records.shared_document import Document
 from teamwright.team_records.spawn_spec import PreparedAgent, SpawnSpec
 from teamwright.team_records.team_state import Incarnation, TeamFile, stored_entry
 from teamwright.teams.backend import Location
@@ -406,7 +406,9 @@ def incarnation_mode(member: RosterMember, incarnation: Incarnation) -> str | No
     return member.mode if member.mode is None or member.mode in list(Mode) else str(Mode.DEFAULT)
 
 
-async def begin_incarnation(state: Document[TeamFile], name: str, make: Callable[[int], Incarnation]) -> Incarnation:
+async def begin_incarnation(
+    state: AtomicRecord[TeamFile], name: str, make: Callable[[int], Incarnation]
+) -> Incarnation:
     """Record one more incarnation of a member; `make` receives its number, from 1, never used twice for a name."""
     incarnation: Incarnation | None = None
 
@@ -420,22 +422,22 @@ async def begin_incarnation(state: Document[TeamFile], name: str, make: Callable
     return incarnation
 
 
-async def save_budget(state: Document[TeamFile], name: str, budget: Budget) -> None:
+async def save_budget(state: AtomicRecord[TeamFile], name: str, budget: Budget) -> None:
     """Record the caps of the member's incarnation, also for a resume."""
     await _change_incarnation(state, name, lambda incarnation: replace(incarnation, budget=budget))
 
 
-async def save_location(state: Document[TeamFile], name: str, location: Mapping[str, Any] | None) -> None:
+async def save_location(state: AtomicRecord[TeamFile], name: str, location: Mapping[str, Any] | None) -> None:
     """Record the location of the member's separate process; None: it runs in the lead's from now on."""
     await _change_incarnation(state, name, lambda incarnation: replace(incarnation, place=location))
 
 
-async def save_model(state: Document[TeamFile], name: str, model: str) -> None:
+async def save_model(state: AtomicRecord[TeamFile], name: str, model: str) -> None:
     """Record the model of the member's incarnation, also for a resume."""
     await _change_incarnation(state, name, lambda incarnation: replace(incarnation, model=model))
 
 
-async def save_mode(state: Document[TeamFile], name: str, mode: Mode) -> None:
+async def save_mode(state: AtomicRecord[TeamFile], name: str, mode: Mode) -> None:
     """Record the permission mode of the member's incarnation, also for a resume; `bubble`: its lead's."""
     await _change_incarnation(
         state, name, lambda incarnation: replace(incarnation, mode="" if mode is Mode.BUBBLE else str(mode))
@@ -443,7 +445,7 @@ async def save_mode(state: Document[TeamFile], name: str, mode: Mode) -> None:
 
 
 async def _change_incarnation(
-    state: Document[TeamFile], name: str, change: Callable[[Incarnation], Incarnation]
+    state: AtomicRecord[TeamFile], name: str, change: Callable[[Incarnation], Incarnation]
 ) -> None:
     """Change the present incarnation of that name; does nothing without one. Raises StorageError, LockTimeout."""
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from teamwright.mail.mailbox import FollowedMailbox
     from teamwright.subagents.registry import Subagents
     from teamwright.tasks.completion_conditions import CheckRunner, MemberWorktrees
+    from teamwright.team_records.atomic_record import AtomicRecord
     from teamwright.team_records.roster import Roster
-    from teamwright.team_records.shared_document import Document
     from teamwright.team_records.spawn_spec import PreparedAgent, SpawnSpec
     from teamwright.team_records.team_state import Incarnation, TeamFile
     from teamwright.team_records.team_stores import TeamCatalogue, TeamStores
@@ -183,7 +183,7 @@ class SessionTeam(Struct):
         return self._roster
 
     @property
-    def state(self) -> Document[TeamFile]:
+    def state(self) -> AtomicRecord[TeamFile]:
         """The state of the team that our processes share: incarnations, ends, the lead."""
         return self.stores.state(self.directory)
 

@@ -32,7 +32,7 @@ from teamwright.testing.model_server_replies import (
     Stall,
     Status,
 )
-from teamwright.testing.wire_formats.answer_parts import AnswerRequest
+from teamwright.testing.wire_formats.answer_facts import AnswerRequest
 from teamwright.testing.wire_formats.wire_format import MESSAGES, WireFormat, format_for_path, requested_model
 
 RequestJson: TypeAlias = dict[str, Any]

@@ -16,7 +16,7 @@ from teamwright.protocol.errors import CannotStart, WorktreeRefused
 from teamwright.storage.directory_identity import DirectoryIdentity, directory_identity
 from teamwright.worktrees.commit_limits import CommitLimits, read_uncommitted, require_limits
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.worktree_check import require_worktree
+from teamwright.worktrees.worktree_identity import require_worktree
 from teamwright.worktrees.worktree_record import WorktreeRecord
 
 MOST_BYTES = 45_000_000

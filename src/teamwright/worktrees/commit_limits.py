@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.protocol.errors import WorktreeRefused
-from teamwright.sandbox.secret_paths import GENERATED_DIRECTORIES, PRIVATE_CONTENTS, PRIVATE_NAMES, PUBLIC_NAMES
+from teamwright.sandbox.known_paths import GENERATED_DIRECTORIES, PRIVATE_CONTENTS, PRIVATE_NAMES, PUBLIC_NAMES
 from teamwright.worktrees.repository_git import RepositoryGit, split_paths
 
 MEGABYTE = 1_000_000

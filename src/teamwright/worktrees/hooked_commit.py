@@ -16,8 +16,8 @@ from msgspec import Struct
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.worktrees.commit_limits import CommitLimits, UncommittedFiles, is_loss, require_limits, short_list
 from teamwright.worktrees.repository_git import RepositoryGit, split_paths
-from teamwright.worktrees.worktree_check import require_directory
 from teamwright.worktrees.worktree_creation import SetupCommand
+from teamwright.worktrees.worktree_identity import require_directory
 from teamwright.worktrees.worktree_record import WorktreeRecord, committing_ref
 
 _NAMES = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")

@@ -18,8 +18,8 @@ from teamwright.worktrees.commit_limits import CommitLimits, read_uncommitted, r
 from teamwright.worktrees.hooked_commit import commit_with_hooks, undo_interrupted_commit
 from teamwright.worktrees.integration import conflicting_paths
 from teamwright.worktrees.repository_git import RepositoryGit, git_error
-from teamwright.worktrees.worktree_check import require_directory, require_worktree
 from teamwright.worktrees.worktree_creation import SetupCommand
+from teamwright.worktrees.worktree_identity import require_directory, require_worktree
 from teamwright.worktrees.worktree_record import WorktreeRecord, finished_ref, read_record
 from teamwright.worktrees.worktree_state import changed_files, integrated_commits
 

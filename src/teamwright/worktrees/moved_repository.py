@@ -15,7 +15,7 @@ from teamwright.git.repository import common_dir, discover
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.storage.files import read_plain
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.worktree_check import require_worktree, with_identity
+from teamwright.worktrees.worktree_identity import require_worktree, with_identity
 from teamwright.worktrees.worktree_record import WorktreeRecord, list_records
 
 _MAX_LINK = 8_192

@@ -28,7 +28,6 @@ from teamwright.storage.file_lease import Lease
 from teamwright.worktrees.commit_limits import CommitLimits, short_list
 from teamwright.worktrees.hooked_commit import undo_interrupted_commit
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.worktree_check import confirm_worktree, require_worktree
 from teamwright.worktrees.worktree_creation import (
     NewWorktree,
     Owner,
@@ -43,6 +42,7 @@ from teamwright.worktrees.worktree_creation import (
     restore_worktree,
     uncommitted_files,
 )
+from teamwright.worktrees.worktree_identity import confirm_worktree, require_worktree
 from teamwright.worktrees.worktree_record import (
     WorktreeRecord,
     integrated_ref,

@@ -27,7 +27,7 @@ from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 from teamwright.storage.files import write_new
 from teamwright.storage.paths import make_private
 from teamwright.worktrees.repository_git import USAGE_ERROR, RepositoryGit, git_error, split_paths
-from teamwright.worktrees.worktree_check import require_worktree, with_identity
+from teamwright.worktrees.worktree_identity import require_worktree, with_identity
 from teamwright.worktrees.worktree_list import require_free
 from teamwright.worktrees.worktree_record import (
     WorktreeRecord,

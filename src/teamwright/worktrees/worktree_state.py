@@ -18,7 +18,7 @@ from teamwright.git.repository import discover
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
 from teamwright.storage.file_lease import lease_holder
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.worktree_check import require_directory
+from teamwright.worktrees.worktree_identity import require_directory
 from teamwright.worktrees.worktree_list import list_worktrees
 from teamwright.worktrees.worktree_record import BRANCHES, INTEGRATION, WorktreeRecord, integrated_ref
 

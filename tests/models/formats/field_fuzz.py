@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator
 
 from teamwright.testing.model_server_replies import Answer
-from teamwright.testing.wire_formats.answer_parts import AnswerRequest
+from teamwright.testing.wire_formats.answer_facts import AnswerRequest
 from teamwright.testing.wire_formats.wire_format import format_for_path
 
 PATHS = {

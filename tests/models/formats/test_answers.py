@@ -8,7 +8,7 @@ import pytest
 from teamwright.models.model import AlivePart, Failure, ModelCard, Reply, Retrying, TextPart, ThinkingPart
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Cut, ErrorEvent, Raw, Stall, Status
-from teamwright.testing.wire_formats.answer_parts import AnswerRequest
+from teamwright.testing.wire_formats.answer_facts import AnswerRequest
 from teamwright.testing.wire_formats.wire_format import format_for_path
 from tests.support.waits import WAIT_S
 

@@ -27,7 +27,7 @@ import teamwright.__main__ as program
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RequestOpened, ToolCalled
 from teamwright.protocol.messages import text_block
-from teamwright.sandbox.secret_paths import CACHES
+from teamwright.sandbox.known_paths import CACHES
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.trust_question import give_trust, trust_survey

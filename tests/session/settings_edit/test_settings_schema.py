@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from teamwright.config.settings.files import SettingsOrigin, parse_layer
 from teamwright.config.settings.keys import NEVER_USED, NOT_USED_YET, setting_keys
 from teamwright.config.settings.show import json_schema
-from teamwright.hooks.hook_index import EVENTS
+from teamwright.hooks.hook_definitions import EVENTS
 
 KEYS = setting_keys()
 SCHEMA = json_schema()

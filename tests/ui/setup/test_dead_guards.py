@@ -6,7 +6,7 @@ import pytest
 
 from teamwright.config.tool_names import KNOWN_TOOLS
 from teamwright.config.unmatched_guards import TOOL_ALIASES, find_dead_hook, find_dead_rule
-from teamwright.hooks.hook_index import parse_hooks
+from teamwright.hooks.hook_definitions import parse_hooks
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Verdict
 from teamwright.tools.subagent.task_stop import TaskStop

@@ -9,7 +9,7 @@ import pytest
 from teamwright.models.model_settings import CustomProvider, ModelFacts, ModelSettings
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer, Cut, ErrorEvent, Raw, Stall, Status
-from teamwright.testing.wire_formats.answer_parts import AnswerRequest
+from teamwright.testing.wire_formats.answer_facts import AnswerRequest
 from teamwright.testing.wire_formats.wire_format import format_for_path
 from teamwright.views.live_check_plan import plan_live_check
 from teamwright.views.model_live_check import LABELS, perform_live_check

@@ -14,10 +14,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from teamwright.config.executed_file_digests import bind_hook, hook_files
+from teamwright.config.executed_file_digests import bind_hook
 from teamwright.config.files_executed_by_settings import NOTHING_FURTHER, FurtherPrograms, files_run_by
 from teamwright.config.mcp_settings import KEYS as SERVER_KEYS
 from teamwright.config.mcp_settings import McpSettingsReader
+from teamwright.config.repository_programs import hook_files
 from teamwright.config.settings.files import (
     SettingsLayer,
     SettingsOrigin,
@@ -34,7 +35,7 @@ from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.trust import TrustState
 from teamwright.config.trust_entries import HOOKS, entry_of, hook_entry, repository_layers
 from teamwright.config.unmatched_guards import find_dead_hook, find_dead_rule
-from teamwright.hooks.hook_index import HookSpec, parse_hook_entries
+from teamwright.hooks.hook_definitions import HookSpec, parse_hook_entries
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.executed_files import merge_run_files
 from teamwright.permissions.permission_decision import Policy

@@ -16,7 +16,7 @@ from teamwright.agent.activity_monitor import STALLED_AFTER_S
 from teamwright.agent.compaction_state import CompactSettings
 from teamwright.agent.spawn_limits import SpawnSettings
 from teamwright.backends.settings import BackendSettings
-from teamwright.hooks.hook_index import EVENTS, HookSpec
+from teamwright.hooks.hook_definitions import EVENTS, HookSpec
 from teamwright.models.effort import Effort
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode

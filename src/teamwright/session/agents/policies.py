@@ -29,7 +29,7 @@ from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings, narrow
 from teamwright.tasks.task_rules import is_owner, task_info
 
 if TYPE_CHECKING:
-    from teamwright.hooks.hook_index import HookSpec
+    from teamwright.hooks.hook_definitions import HookSpec
     from teamwright.session.agents.agent_workspace import AgentWorkspace
     from teamwright.subagents.subagent_run import MarkBlocked, SubagentRun
     from teamwright.tasks.task_store import ExternalTaskChange

@@ -20,7 +20,7 @@ from teamwright.config.settings.settings import ExternalCommandSettings
 from teamwright.config.team_file import with_role
 from teamwright.config.trust import TrustState, TrustStore
 from teamwright.config.trust_entries import agent_entry
-from teamwright.hooks.hook_index import HookSpec
+from teamwright.hooks.hook_definitions import HookSpec
 from teamwright.models.effort import Effort, describe_efforts, supported_effort, supports
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import TeamwrightError, UsageError

@@ -22,7 +22,7 @@ from teamwright.agent.fork_origin import contains_fork_prompt, is_fork
 from teamwright.agent.plan_mode import PlanExit, PlanMode
 from teamwright.agent.prompt import load_conversation, store_prefix, subagent_prompt
 from teamwright.agent.tool import AnyTool, Workplace
-from teamwright.hooks.hook_index import PERMISSION, POST_TOOL, PRE_TOOL, TOOL_FAILURE
+from teamwright.hooks.hook_definitions import PERMISSION, POST_TOOL, PRE_TOOL, TOOL_FAILURE
 from teamwright.hooks.payload import SUBAGENT, HookAgent
 from teamwright.models.model import Model, ModelCard
 from teamwright.models.request_prefix import tool_names

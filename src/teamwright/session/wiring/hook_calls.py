@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from teamwright.agent.agent_type import hook_type
 from teamwright.budgets.usage_meter import ask_beside
 from teamwright.hooks.hook_actions import ModelQuestion, ServerToolCall, question_answer
-from teamwright.hooks.hook_index import HookSpec
+from teamwright.hooks.hook_definitions import HookSpec
 from teamwright.hooks.hook_outcome import HookOutcome, parse_returned, read_outcome
 from teamwright.hooks.payload import SUBAGENT, TEAMMATE
 from teamwright.models.model import Model, Prefix, Request

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from teamwright.approvals.request_queue import Answerer
-from teamwright.config.executed_file_digests import git_doubt, hook_digest, hook_files
+from teamwright.config.executed_file_digests import git_doubt, hook_digest
 from teamwright.config.files_executed_by_settings import bind_all
 from teamwright.config.plugins import DATA, plugin_hooks
+from teamwright.config.repository_programs import hook_files
 from teamwright.git.repository import work_tree
 from teamwright.hooks.hook_actions import HttpLimits
-from teamwright.hooks.hook_index import ENV_FILE_EVENTS, NOTIFICATION, PERMISSION, HookIndex, HookSpec
+from teamwright.hooks.hook_definitions import ENV_FILE_EVENTS, NOTIFICATION, PERMISSION, HookSpec
+from teamwright.hooks.hook_index import HookIndex
 from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
 from teamwright.hooks.payload import HookAgent
@@ -129,7 +131,7 @@ async def _confine(
         return None
     if (sandbox := session.narrowed(agent_factory.lead_inheritance.sandbox)).is_off:
         return None
-    from teamwright.session.wiring.work_confinement import confine_line, confine_work, lead_gate, work_request
+    from teamwright.session.wiring.program_confinement import confine_line, confine_work, lead_gate, work_request
 
     gate = lead_gate(agent_factory)
     program = f"a hook of {hook.event}"

@@ -19,7 +19,7 @@ from teamwright.permissions.verdict import Approver
 from teamwright.sandbox.command_policy import SandboxPaths
 from teamwright.sandbox.policy import SandboxSettings
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
-from teamwright.session.wiring.work_confinement import confine_line
+from teamwright.session.wiring.program_confinement import confine_line
 from teamwright.storage.paths import Home
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 from teamwright.tools.shell.command_guards import QUARANTINE

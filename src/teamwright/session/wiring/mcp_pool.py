@@ -24,7 +24,7 @@ from teamwright.session.agents.toolset import Toolset
 from teamwright.session.mcp_requests import SamplingTerms, ServerRequests
 from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.preparation import SessionContext
-from teamwright.session.wiring.work_confinement import confine_work, lead_gate
+from teamwright.session.wiring.program_confinement import confine_work, lead_gate
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.paths import make_private
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT
@@ -91,7 +91,7 @@ async def _prepare_start(toolset: Toolset, config: ServerConfig) -> None:
     await toolset.jobs.wait_for_orphan_cleanup()
     sandbox = toolset.use_sandbox() if config.is_confined else None
     if sandbox is not None and not sandbox.is_off:
-        from teamwright.session.wiring.work_confinement import work_request
+        from teamwright.session.wiring.program_confinement import work_request
 
         await sandbox.open_network(work_request(()))
 

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from teamwright import __version__
 from teamwright.database.connection import Database
-from teamwright.database.lead_exchange import WireTunnel
 from teamwright.database.session_connection import SessionConnection
+from teamwright.database.wire_tunnel import WireTunnel
 from teamwright.database.worker_orders import (
     WORKER_LOST,
     OrderState,

@@ -20,7 +20,7 @@ from teamwright.processes.ipc import IpcBody
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.sandbox.policy import SandboxSettings, narrow
 from teamwright.session.preparation import SessionContext
-from teamwright.session.wiring.work_confinement import confine_line, lead_gate
+from teamwright.session.wiring.program_confinement import confine_line, lead_gate
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 from teamwright.tools.shell.command_guards import QUARANTINE
@@ -32,8 +32,8 @@ from teamwright.worktrees.integration_store import IntegrationEntry
 from teamwright.worktrees.member_branch import COMMIT_WITH_HOOKS, MemberWorktree
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.session_worktrees import SessionWorktrees
-from teamwright.worktrees.worktree_check import with_identity
 from teamwright.worktrees.worktree_creation import SetupCommand
+from teamwright.worktrees.worktree_identity import with_identity
 from teamwright.worktrees.worktree_record import WorktreeRecord, integrated_ref, integration_branch, member_branch
 
 if TYPE_CHECKING:

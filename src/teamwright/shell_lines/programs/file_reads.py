@@ -13,13 +13,15 @@ from msgspec import Struct
 
 from teamwright.sandbox.guarded_files import MISE_FILES
 from teamwright.shell_lines.command_words import word_set
-from teamwright.shell_lines.programs.languages import only_computes, only_prints, parse_find
+from teamwright.shell_lines.programs.awk import only_computes
+from teamwright.shell_lines.programs.find import parse_find
 from teamwright.shell_lines.programs.options import (
     OptionGrammar,
     parse_arguments,
     parse_grammar,
     program_grammar,
 )
+from teamwright.shell_lines.programs.sed import only_prints
 
 
 class FilesRead(Struct, frozen=True):

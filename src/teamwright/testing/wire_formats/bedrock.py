@@ -11,7 +11,7 @@ from binascii import crc32
 from collections.abc import Iterator
 
 from teamwright.testing.model_server_replies import Answer, Event
-from teamwright.testing.wire_formats.answer_parts import AnswerRequest, answer_tokens, call_id, split_text, stop_reason
+from teamwright.testing.wire_formats.answer_facts import AnswerRequest, answer_tokens, call_id, split_text, stop_reason
 
 CONTENT_TYPE = "application/vnd.amazon.eventstream"
 STOPS = {"content_filter": "content_filtered"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from teamwright.testing.model_server_replies import Answer, Event
-from teamwright.testing.wire_formats.answer_parts import AnswerRequest, answer_tokens, call_id, split_text, stop_reason
+from teamwright.testing.wire_formats.answer_facts import AnswerRequest, answer_tokens, call_id, split_text, stop_reason
 from teamwright.testing.wire_formats.openai_chat import encode_data
 
 STOPS = {"end_turn": "STOP", "tool_use": "STOP", "max_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from teamwright.testing.model_server_replies import Answer, Event, answer_events, encode_event
-from teamwright.testing.wire_formats.answer_parts import AnswerRequest
+from teamwright.testing.wire_formats.answer_facts import AnswerRequest
 
 PING = encode_event({"type": "ping"})
 

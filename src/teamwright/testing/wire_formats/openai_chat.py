@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from teamwright.testing.model_server_replies import Answer, Event
-from teamwright.testing.wire_formats.answer_parts import AnswerRequest, answer_tokens, call_id, split_text, stop_reason
+from teamwright.testing.wire_formats.answer_facts import AnswerRequest, answer_tokens, call_id, split_text, stop_reason
 
 STOPS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "stop"}
 _ERRORS = {

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 
 from teamwright.testing.model_server_replies import Answer, Event, encode_event
-from teamwright.testing.wire_formats.answer_parts import AnswerRequest, answer_tokens, call_id, split_text, stop_reason
+from teamwright.testing.wire_formats.answer_facts import AnswerRequest, answer_tokens, call_id, split_text, stop_reason
 
 _INCOMPLETE = {"max_tokens": "max_output_tokens"}
 

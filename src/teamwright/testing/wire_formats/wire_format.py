@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from teamwright.testing.model_server_replies import ERROR_TYPES, Answer, Event
 from teamwright.testing.wire_formats import bedrock, gemini, messages, openai_chat, openai_responses
-from teamwright.testing.wire_formats.answer_parts import AnswerRequest
+from teamwright.testing.wire_formats.answer_facts import AnswerRequest
 
 
 class WireFormat(Struct, frozen=True):

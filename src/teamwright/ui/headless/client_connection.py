@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.config.settings.merge import lead_mode
-from teamwright.hooks.hook_index import TIMEOUT_S, HookSpec
+from teamwright.hooks.hook_definitions import TIMEOUT_S, HookSpec
 from teamwright.mcp.json_rpc import McpServerError, Message
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent

@@ -65,8 +65,8 @@ from teamwright.ui.terminal.history_commands import (
     session_diff_lines,
     undo_lines,
 )
+from teamwright.ui.terminal.interruptible_input import LineInput
 from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
-from teamwright.ui.terminal.line_input import LineInput
 from teamwright.ui.terminal.line_parser import (
     COMMANDS,
     FIXED_NAMES,

@@ -36,15 +36,13 @@ from teamwright.ui.change_text import (
     ChangeTotals,
     change_lines,
     comparison_line,
-    key_lines,
-    member_diff,
     plan_rows,
-    review_lines,
     stat_rows,
     summary_notes,
     undone_lines,
 )
 from teamwright.ui.display_text import clean, fold_lines, one_line, window_size
+from teamwright.ui.review_text import key_lines, member_diff, review_lines
 from teamwright.ui.terminal.conversation_view import exchanges
 from teamwright.ui.terminal.styles import Paint, StyledLine, paint_lines
 from teamwright.views.assets import AssetQuery, display_path

@@ -38,9 +38,9 @@ from teamwright.ui.terminal.agent_output import (
 from teamwright.ui.terminal.conversation_view import received_lines
 from teamwright.ui.terminal.editor_protocol import Editor, EditorCallbacks, ReadCancelled
 from teamwright.ui.terminal.events import EventFormatter
+from teamwright.ui.terminal.interruptible_input import LineInput
 from teamwright.ui.terminal.keys import HELP_COLUMN, LEAVE_WINDOW_S, InterruptAction, InterruptState
 from teamwright.ui.terminal.line_completion import Candidate
-from teamwright.ui.terminal.line_input import LineInput
 from teamwright.ui.terminal.line_parser import NOTE_LINES, bare_command, is_note
 from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.request_dialog import RequestDialog

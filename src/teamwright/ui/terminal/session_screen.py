@@ -42,9 +42,9 @@ from teamwright.ui.terminal.commands import CommandCalls, ScreenCommands, Shortc
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.editor_protocol import Editor
 from teamwright.ui.terminal.events import EventFormatter
+from teamwright.ui.terminal.interruptible_input import LineInput
 from teamwright.ui.terminal.keys import InterruptAction, InterruptState, Notifier, WindowFocus
 from teamwright.ui.terminal.line_completion import SessionCompletion, TrackedFiles
-from teamwright.ui.terminal.line_input import LineInput
 from teamwright.ui.terminal.line_parser import (
     CustomCommand,
     LeadPrompt,

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from teamwright import __version__
-from teamwright.config.executed_file_digests import git_doubt, is_of_repository, line_files, run_digests
+from teamwright.config.executed_file_digests import git_doubt, is_of_repository, run_digests
+from teamwright.config.repository_programs import line_files
 from teamwright.processes.commands import ProcessCommand, ProcessOutput, run_command
 from teamwright.processes.program_environment import own_variables
 from teamwright.protocol.events import Compacted, ModeChanged, ModelCallEnded, ModelChanged, TeamEvent, TurnEnded
@@ -170,7 +171,7 @@ async def _confine(
     """
     if not await asyncio.to_thread(is_in_doubt):
         return None
-    from teamwright.session.wiring.work_confinement import confine_line, lead_gate
+    from teamwright.session.wiring.program_confinement import confine_line, lead_gate
 
     agent_factory = session.agent_factory
     sandbox = agent_factory.toolset.use_sandbox()

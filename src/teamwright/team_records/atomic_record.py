@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Document(Protocol[T]):
+class AtomicRecord(Protocol[T]):
     """One shared value. Changes are atomic among all processes. Every call raises StorageError."""
 
     @property

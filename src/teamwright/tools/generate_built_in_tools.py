@@ -1,4 +1,4 @@
-"""Write `built_in_tools.json` from the tools: `python -m teamwright.tools`, a part of `make generated`."""
+"""Write `built_in_tools.json` from the tools, as a part of `make generated`."""
 
 from __future__ import annotations
 

@@ -98,10 +98,12 @@ def encode(value: Any) -> bytes:
     Lone surrogates become `?`, numbers that JSON does not have become null: a service refuses a request with either.
     Raises TypeError for an object that is no JSON.
     """
+    line = bytearray()  # bytes that the encoder makes itself keep memory that they did not need
     try:
-        return _encoder(value)
+        _encode_into(value, line)
     except (TypeError, ValueError):  # half a surrogate pair, or a subclass of a plain type
-        return _encoder(json.loads(_compact(value).encode("utf-8", "replace")))
+        _encode_into(json.loads(_compact(value).encode("utf-8", "replace")), line)
+    return bytes(line)
 
 
 def decode(line: bytes) -> Any:
@@ -113,7 +115,7 @@ def decode(line: bytes) -> Any:
 
 
 _decoder = msgspec.json.Decoder().decode
-_encoder = msgspec.json.Encoder().encode
+_encode_into = msgspec.json.Encoder().encode_into
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 LOST_TEXT = "(A part of this conversation is missing here: the transcript file was damaged.)"

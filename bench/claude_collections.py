@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from teamwright.config.agent_types import DefinitionDirectory
-from teamwright.config.marketplaces import is_marketplace, read_marketplace
+from teamwright.config.plugin_sources import is_marketplace, read_marketplace
 from teamwright.config.plugins import MANIFEST, PluginSource
 from teamwright.config.trust import TrustStore
 from teamwright.storage.paths import Home, find_home

@@ -127,9 +127,9 @@ FILES_ONLY = {
     "teams": 116,
     "inbox": 116,
     "worktrees": 120,
-    "stop": 137,
-    "sessions": 177,
-    "projects": 176,
+    "stop": 138,
+    "sessions": 178,
+    "projects": 177,
 }
 """The most modules of ours that a command on files may load. Each figure is a few above what it loads.
 
@@ -140,19 +140,19 @@ that needs it, or for types alone, or move the name that was wanted to a module 
 
 READS_SETTINGS = {
     "plugin": 168,
-    "config": 187,
-    "check": 187,
-    "agents": 187,
+    "config": 188,
+    "check": 188,
+    "agents": 188,
     "mcp": 191,
     "trust": 215,
     "permissions": 215,
-    "audit": 169,
-    "diff": 238,
-    "models": 235,
+    "audit": 170,
+    "diff": 240,
+    "models": 238,
 }
 """As FILES_ONLY, for commands that read settings, definitions or what members did."""
 
-HEADLESS_TURN = 296
+HEADLESS_TURN = 300
 """As FILES_ONLY, for a headless turn of text with a script."""
 
 LIVE = (
@@ -239,8 +239,8 @@ def test_a_member_s_process_loads_only_what_its_first_turn_uses(tmp_path):
         "import asyncio, sys; from pathlib import Path\n"
         "from bench.fresh import clean_env; from bench.member_process import measure\n"
         "from teamwright.processes.own_python import own_python_argv\n"
-        "from teamwright.session.wiring import launcher\n"
-        "launcher.PROGRAM = own_python_argv('teamwright', '-X', 'importtime')\n"
+        "from teamwright.session.wiring import member_launcher\n"
+        "member_launcher.PROGRAM = own_python_argv('teamwright', '-X', 'importtime')\n"
         "asyncio.run(measure({'kind': 'member', 'backend': 'detached'}, Path(sys.argv[1]), clean_env()))"
     )
     done = python(code, str(tmp_path), cwd=ROOT, home=tmp_path / "home")

@@ -100,7 +100,7 @@ if TYPE_CHECKING:
     from teamwright.protocol.pending_request import PendingRequest
     from teamwright.protocol.task import IntegrationState, Task
     from teamwright.protocol.usage import Budget, Usage
-    from teamwright.session.agents.models import ModelChange
+    from teamwright.session.agents.model_change import ModelChange
     from teamwright.session.reload_config import ReloadResult
     from teamwright.session.result import (
         MemberResult,
@@ -285,7 +285,7 @@ _PUBLIC_NAMES = {
     "teamwright.api.team": ("Team",),
     "teamwright.approvals.request_queue": ("OnRequest",),
     "teamwright.agent.context_window": ("ContextView",),
-    "teamwright.session.agents.models": ("ModelChange",),
+    "teamwright.session.agents.model_change": ("ModelChange",),
     "teamwright.session.reload_config": ("ReloadResult",),
     "teamwright.protocol.usage": (
         "Budget",

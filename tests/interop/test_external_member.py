@@ -14,7 +14,7 @@ from teamwright.team_records.snapshots import task_views
 from teamwright.teams.outgoing_mail import send_protocol, send_text
 from teamwright.teams.team_creation import notify_owner
 from teamwright.testing import ScriptedModel
-from teamwright.ui.cli.teams import task_rows
+from teamwright.ui.cli.output import task_rows
 from tests.interop.conftest import joined, on_roster
 from tests.session.approvals.test_queue import Asked
 from tests.teams.crew import Holding, until

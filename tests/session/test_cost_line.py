@@ -4,7 +4,7 @@ import pytest
 
 from teamwright.protocol.usage import Usage
 from teamwright.session.result import MemberResult, Result
-from teamwright.views.cost_line import cost_line, duration
+from teamwright.views.run_summary import cost_line, duration
 
 
 def a_result(**changes: object) -> Result:

@@ -17,7 +17,7 @@ from teamwright.saved.teams import find_tasks
 from teamwright.session.wiring import team_factory
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
-from teamwright.ui.cli.teams import task_rows
+from teamwright.ui.cli.output import task_rows
 from tests.support.waits import WAIT_S
 from tests.teams.crew import newest, told, until
 from tests.teams.watched import Told, a_stranger

@@ -12,8 +12,8 @@ from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.team_records.snapshots import TaskView, TeamView, task_views
 from teamwright.team_records.team_status import MemberStatus
+from teamwright.ui.cli.output import task_rows
 from teamwright.ui.cli.reports import WatchScreen, status_lines
-from teamwright.ui.cli.teams import task_rows
 from teamwright.views.status import StatusView
 from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry
 

@@ -16,7 +16,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from teamwright.skills.scoped_rules import FOLDER, ScopedRule, rule_files, scope_of
+from teamwright.skills.rule_files import FOLDER, ScopedRule, rule_files, scope_of
 
 MAX_CHARS = 40_000
 """The most characters of one file. The rest is cut, and the text says so."""

@@ -50,7 +50,7 @@ from teamwright.protocol.ids import team_name
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.program_log import LOGGER
 from teamwright.protocol.usage import NO_CAPS, Budget, Usage
-from teamwright.session.agents.models import ModelChange
+from teamwright.session.agents.model_change import ModelChange
 from teamwright.session.control.agent_actions import (
     ask_agent,
     clear_lead,

@@ -26,7 +26,7 @@ from teamwright.protocol.members import MemberState
 from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.control.agent_actions import ActionContext, perform
-from teamwright.session.wiring.launcher import apply_policy, rules_from_json
+from teamwright.session.wiring.lead_services import apply_policy, rules_from_json
 from teamwright.session.wiring.team_factory import track_event
 from teamwright.tasks.task_rules import may_free_task
 from teamwright.tasks.task_store import ExternalTaskChange, TaskFollower

@@ -69,7 +69,7 @@ def parse_access(access: Access, base: Path) -> ParsedLine:
 
 def _with_made_links(parsed: ParsedLine, line: str) -> ParsedLine:
     """Return the parsed line with a guess for each command and redirection that may go through a link made by it."""
-    makers = [command for command in parsed.commands if _agent_factory_name(command)]
+    makers = [command for command in parsed.commands if _link_maker_name(command)]
     if not makers or len(parsed.commands) + len(parsed.redirects) < 2:
         return parsed
     try:
@@ -88,7 +88,7 @@ def _with_made_links(parsed: ParsedLine, line: str) -> ParsedLine:
     return replace(parsed, commands=[*commands, *parsed.commands], redirects=[*redirects, *parsed.redirects])
 
 
-def _agent_factory_name(command: ShellCommand) -> str:
+def _link_maker_name(command: ShellCommand) -> str:
     """Return the name of a program that makes, moves or copies links, or an empty text; `git mv` is `mv`."""
     git = split_git_command(command.words)
     name = base_name(command.words[0]) if command.words else None
@@ -133,7 +133,7 @@ class _LineLinks:
         words = [*command.words[1:]] if args is None else args
         git = base_name(command.words[0]) == "git"
         operands = _LinkOperands(
-            [None if word is None else os.path.expanduser(word) for word in words], _agent_factory_name(command), git
+            [None if word is None else os.path.expanduser(word) for word in words], _link_maker_name(command), git
         )
         places = list(map(str, command.directories)) if None not in command.directories else []
         for place, source in itertools.product(places, operands.sources):

@@ -143,7 +143,7 @@ class PermissionUpdate(Struct, frozen=True):
 
     `kind` is addRules (`rules` in rule syntax, with `behavior` allow, ask or deny), addDirectories (`directories`,
     absolute paths) or setMode (`mode`). `destination` is session, or the settings file that stores it: localSettings,
-    projectSettings, userSettings. Wire format: `permissions.update_wire_format`.
+    projectSettings, userSettings. Wire format: `permissions.permission_update_json`.
     """
 
     kind: str

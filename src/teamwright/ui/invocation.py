@@ -348,7 +348,7 @@ def parse_plugin_dirs(where: RunLocation, flags: Mapping[str, Any]) -> tuple[Pat
     found = tuple(where.resolve(directory) for directory in flags.get("plugin_dir") or ())
     if not found:
         return ()
-    from teamwright.config.marketplaces import is_marketplace, read_marketplace  # only for this flag
+    from teamwright.config.plugin_sources import is_marketplace, read_marketplace  # only for this flag
 
     for path in found:
         if is_marketplace(path) and not (path / MANIFEST).is_file():

@@ -22,7 +22,7 @@ from teamwright.config.settings.setting_parts import line_in, reason
 from teamwright.config.team_file import FILE, read_definition
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.session.agents.specs import TrustedDefinitions, require_possible
-from teamwright.skills.scoped_rules import FOLDER
+from teamwright.skills.rule_files import FOLDER
 from teamwright.views.assets import (
     GROUPS,
     Asset,

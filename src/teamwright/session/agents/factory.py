@@ -94,7 +94,7 @@ class AgentFactory(Struct, dict=True):
     budget_tracker: BudgetTracker
     emit: Emit
     limits: SpawnLimits
-    place: PromptEnvironment
+    environment: PromptEnvironment
     instructions: SessionInstructions
     env: dict[str, str] = field(default_factory=dict[str, str])
     trace: Callable[[str], str] | None = None
@@ -219,7 +219,7 @@ class AgentFactory(Struct, dict=True):
         """Let all agents that are built from now on work in this worktree, unless they have their own."""
         self.worktree = workspace
         self.instructions = workspace.instructions
-        self.place = workspace.environment(self.place)
+        self.environment = workspace.environment(self.environment)
         self.env |= workspace.variables
         self.policies.session.enter_worktree(workspace.scope)
 
@@ -408,7 +408,7 @@ class AgentFactory(Struct, dict=True):
     def _surroundings(self, inherited: Inheritance) -> tuple[PromptEnvironment, SessionInstructions]:
         """Return the environment part of an agent's prompt, and its instructions."""
         place, cwd = inherited.place, inherited.cwd
-        environment = self.place if place is None else place.environment(self.place)
+        environment = self.environment if place is None else place.environment(self.environment)
         instructions = self.instructions if place is None else place.instructions
         if cwd is None:
             return environment, instructions

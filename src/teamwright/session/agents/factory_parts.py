@@ -38,8 +38,8 @@ from teamwright.session.agents.toolset import Toolset
 from teamwright.session.mcp_servers import CALL, is_mcp_tool, renew_mcp_tools
 from teamwright.skills.agent_memory import memory_directory, memory_prompt, parse_scope
 from teamwright.skills.skill_catalog import SkillCatalog
+from teamwright.teams.state_after_compaction import StateReminder
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_state_reminder import StateReminder
 
 if TYPE_CHECKING:
     from teamwright.git.git_calls import GitState

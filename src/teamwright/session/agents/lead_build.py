@@ -79,8 +79,8 @@ async def build_lead(
     if isinstance(start, Conversation):
         asks = factory.effort is not None or factory.thinking_tokens is not None
         effort = _find_effort(factory, model.card) if asks else None
-        anew = partial(factory.new_prefix, model, system(model.card), own)
-        conversation = factory.continue_conversation(start, model, kind, anew, effort)
+        make_prefix = partial(factory.new_prefix, model, system(model.card), own)
+        conversation = factory.continue_conversation(start, model, kind, make_prefix, effort)
     else:
         prefix = factory.new_prefix(model, system(model.card), own, _find_effort(factory, model.card, kind))
         state = start if factory.worktree is None else start_reading_state(factory.work_directory)

@@ -95,8 +95,8 @@ async def build_subagent(
     if start.origin is not None:
         conversation = start_fork(run, start.origin, path, header, workplace, factory.prefixes)
     elif start.former is not None:
-        anew = None if spec.fork else partial(factory.new_prefix, model, system(model.card), tools)
-        conversation = factory.continue_conversation(start.former, model, kind, anew)
+        make_prefix = None if spec.fork else partial(factory.new_prefix, model, system(model.card), tools)
+        conversation = factory.continue_conversation(start.former, model, kind, make_prefix)
     else:
         prefix = factory.new_prefix(model, system(model.card), tools, effort)
         conversation = Conversation.start(path, prefix, header, with_next=True)

@@ -79,8 +79,8 @@ async def build_teammate(factory: AgentFactory, spec: SpawnSpec, team: SessionTe
     workplace = factory.make_workplace(inherited, model, None if place is not None else spec.cwd)
     own = await tools(model.card)
     if git is None:
-        anew = partial(factory.new_prefix, model, system(model.card), own)
-        conversation = factory.continue_conversation(load_conversation(path, prefixes), model, kind, anew)
+        make_prefix = partial(factory.new_prefix, model, system(model.card), own)
+        conversation = factory.continue_conversation(load_conversation(path, prefixes), model, kind, make_prefix)
     else:
         prefix = factory.new_prefix(model, system(model.card), own, effort)
         conversation = Conversation.start(path, prefix, factory.header(who, model, workplace, await git))

@@ -29,8 +29,8 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import display_name
 from teamwright.protocol.usage import Budget
 from teamwright.session.agents.factory import AgentFactory
+from teamwright.session.agents.model_change import ModelChange, change_model, require_affordable
 from teamwright.session.agents.model_sources import SessionModels
-from teamwright.session.agents.models import ModelChange, change_model, require_affordable
 from teamwright.session.control.live_agents import find_live_agent, remote_members
 from teamwright.session.reload_config import ConfigReloader, ReloadResult
 from teamwright.session.session import Session

@@ -30,7 +30,7 @@ from teamwright.protocol.ids import did_you_mean
 from teamwright.protocol.member_flags import MemberFlags, to_argv
 from teamwright.protocol.members import IN_PROCESS, RosterMember
 from teamwright.session.preparation import SessionContext
-from teamwright.session.wiring.launcher import make_launch, member_flags
+from teamwright.session.wiring.member_launcher import make_launch, member_flags
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.team_records.team_state import Incarnation
 from teamwright.teams.backend import Backend, Location

@@ -99,7 +99,7 @@ def make_hooks(
         log.emit(Notice(member=LEAD, text=text, level=level))
 
     async def call_action(hook: HookSpec, payload: Mapping[str, Any]) -> HookOutcome:
-        from teamwright.session.wiring.hook_calls import call_hook_action  # only hooks of these types load it
+        from teamwright.session.wiring.hook_action_calls import call_hook_action  # only hooks of these types load it
 
         return await call_hook_action(find_factory(), hook, payload)
 

@@ -65,7 +65,8 @@ class MemberProcesses(Struct):
         from teamwright.sandbox.policy import narrow
         from teamwright.session.spawn_file import VARIABLE
         from teamwright.session.wiring.backends import ExternalPrograms
-        from teamwright.session.wiring.launcher import LeadServices, MemberLauncher
+        from teamwright.session.wiring.lead_services import LeadServices
+        from teamwright.session.wiring.member_launcher import MemberLauncher
 
         context = self.context
         agent_factory = self.agent_factory

@@ -312,7 +312,7 @@ def make_agent_factory(
         budget_tracker=services.budget_tracker,
         emit=log.emit,
         limits=SpawnLimits(settings.limits, admit_elsewhere=services.admit_elsewhere),
-        place=session_environment(context),
+        environment=session_environment(context),
         instructions=SessionInstructions.load(
             context.cwd, trust.root, context.home.own, settings.compat, trust.trusted_texts
         ),

@@ -33,7 +33,7 @@ from teamwright.ui.change_text import (
 from teamwright.ui.cli.output import format_iso, json_flag, say, say_facts, say_json, say_styled, say_table, to_plain
 from teamwright.ui.cli.run_location import RunLocation, is_on_terminal, open_access, run_location
 from teamwright.ui.display_text import clean
-from teamwright.ui.review_text import key_lines, member_diff, review_lines
+from teamwright.ui.team_review_text import key_lines, member_diff, review_lines
 
 # ── undo ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

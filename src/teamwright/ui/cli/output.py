@@ -20,7 +20,7 @@ from teamwright.protocol.ids import display_name
 from teamwright.storage.paths import Home
 from teamwright.ui.display_text import cell_width, clean, cut, json_text, one_line, pad
 from teamwright.ui.terminal.styles import StyledLine, configured_terminal, make_paint, paint_lines
-from teamwright.views.cost_line import duration
+from teamwright.views.run_summary import duration
 
 if TYPE_CHECKING:
     from teamwright.team_records.snapshots import TaskView

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from msgspec import to_builtins
 
-from teamwright.config.marketplaces import FetchedPlugin, fetch_again, fetch_plugins
+from teamwright.config.plugin_sources import FetchedPlugin, fetch_again, fetch_plugins
 from teamwright.config.plugins import (
     InstalledPlugin,
     Plugin,

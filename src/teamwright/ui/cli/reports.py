@@ -50,9 +50,9 @@ from teamwright.ui.event_text import answer_command, event_line, request_subject
 from teamwright.ui.protocol_text import input_lines, output_lines
 from teamwright.ui.terminal.styles import configured_terminal, is_plain_terminal
 from teamwright.views.cost import CostRow, CostView, cost_of
-from teamwright.views.cost_line import duration
 from teamwright.views.follow_team import WriterGone, follow_log, watch_status
 from teamwright.views.log import CallView, LogView, event_name, find_call, find_log, first_event_number, log_events
+from teamwright.views.run_summary import duration
 from teamwright.views.status import StatusView, status_views
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from teamwright.ui.cli.run_location import RunLocation, open_files_home
 from teamwright.ui.display_text import one_line
 from teamwright.ui.terminal.session_picker import pick, session_rows
 from teamwright.ui.terminal.styles import configured_terminal
-from teamwright.views.cost_line import duration
+from teamwright.views.run_summary import duration
 
 
 class ChosenSession(Struct, frozen=True):

@@ -52,7 +52,7 @@ def worker(
 
     Keys of model services come from this machine's environment. Ends at SIGTERM and Ctrl-C, with its members.
     """
-    from teamwright.member_process.worker import WorkerProcess, WorkerSettings
+    from teamwright.member_process.machine_worker import WorkerProcess, WorkerSettings
 
     home = resolve_home(run_location(ctx).home)
     require_person(home, "starts members for leads on other machines")

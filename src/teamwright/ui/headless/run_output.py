@@ -38,8 +38,8 @@ from teamwright.session.result import Result, TaskResult
 from teamwright.storage.paths import command_with_home
 from teamwright.ui.display_text import clean, discard_buffer, json_text
 from teamwright.ui.event_text import event_line
-from teamwright.views.cost_line import cost_line
 from teamwright.views.run_report import CallCollector
+from teamwright.views.run_summary import cost_line
 
 if TYPE_CHECKING:
     from teamwright.ui.headless.partial_messages import PartialMessages

@@ -42,7 +42,7 @@ from teamwright.ui.change_text import (
     undone_lines,
 )
 from teamwright.ui.display_text import clean, fold_lines, one_line, window_size
-from teamwright.ui.review_text import key_lines, member_diff, review_lines
+from teamwright.ui.team_review_text import key_lines, member_diff, review_lines
 from teamwright.ui.terminal.conversation_view import exchanges
 from teamwright.ui.terminal.styles import Paint, StyledLine, paint_lines
 from teamwright.views.assets import AssetQuery, display_path

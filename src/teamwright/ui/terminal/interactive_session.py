@@ -38,8 +38,8 @@ from teamwright.ui.terminal.events import EventFormatter
 from teamwright.ui.terminal.session_screen import SessionScreen
 from teamwright.ui.terminal.session_switch import LeaveChoice, options_for, options_to_return, rewind_left_session
 from teamwright.ui.terminal.styles import make_paint, terminal_environment
-from teamwright.views.cost_line import cost_line
 from teamwright.views.log import ConversationReader
+from teamwright.views.run_summary import cost_line
 
 TERMINATED = 143
 MAX_PROMPT_LINES = 6

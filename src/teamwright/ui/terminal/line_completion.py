@@ -19,7 +19,7 @@ from msgspec import Struct
 from teamwright.agent.plan_mode import describe_modes
 from teamwright.git.git_calls import run_git
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.session.agents.models import model_names
+from teamwright.session.agents.model_change import model_names
 from teamwright.session.control.person_actions import member_names
 from teamwright.session.options import missing_mentions
 from teamwright.session.server_prompts import complete_argument

@@ -36,7 +36,7 @@ from teamwright.models.names import KEY_VARIABLES, OTHER_KEYS
 from teamwright.processes.program_environment import without_git_variables
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.session.spawn_file import SpawnFile, member_environment
-from teamwright.session.wiring.launcher import PROGRAM
+from teamwright.session.wiring.member_launcher import PROGRAM
 from teamwright.storage.directory_identity import directory_identity
 from teamwright.storage.paths import Home, make_private
 from teamwright.teams.backend import Launch, Location

@@ -23,8 +23,8 @@ from teamwright.config.plugin_sources import is_marketplace, read_marketplace
 from teamwright.config.plugins import MANIFEST, PluginSource
 from teamwright.config.trust import TrustStore
 from teamwright.storage.paths import Home, find_home
-from teamwright.views.assets import Asset, AssetQuery, parse_location
-from teamwright.views.directory_assets import list_assets
+from teamwright.views.configuration_sources import Asset, AssetQuery, parse_location
+from teamwright.views.directory_configuration import list_assets
 
 PARTS = ("agents", "commands", "skills", "hooks")
 """The counted groups. The goal is 99 % for agents and 90 % for the others."""

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from teamwright.git.git_entries import read_index
+from teamwright.git.repository_risks import read_index
 from teamwright.permissions.verdict import Verdict
 from tests.support.waits import WAIT_S
 

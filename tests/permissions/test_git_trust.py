@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.git.git_entries import git_entries
+from teamwright.git.repository_risks import git_entries
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from teamwright.git.git_calls import git_argv, git_env, run_git
-from teamwright.git.git_entries import git_entries
+from teamwright.git.repository_risks import git_entries
 
 
 def names_in(root) -> set[str]:

@@ -8,7 +8,7 @@ import pytest
 from teamwright.agent import silent_jobs
 from teamwright.agent.silent_jobs import SilenceSettings
 from teamwright.protocol.events import Notice
-from teamwright.session.control.agent_actions import list_running
+from teamwright.session.control.action_table import list_running
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import a_team

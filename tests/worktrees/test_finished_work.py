@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from teamwright.git.git_entries import git_entries
+from teamwright.git.repository_risks import git_entries
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
 from teamwright.protocol.task import INTEGRATION, IntegrationState, Task, TaskIntegration
 from teamwright.worktrees.integration import BranchMerge, Integration, MergeStrategy, fast_forward

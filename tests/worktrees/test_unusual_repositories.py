@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.git.git_calls import GitCallOptions, run_git
-from teamwright.git.git_entries import git_entries
+from teamwright.git.repository_risks import git_entries
 from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
 from teamwright.protocol.task import Task
 from teamwright.worktrees.integration import Integration, fast_forward

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from teamwright.git.git_entries import git_entries
+from teamwright.git.repository_risks import git_entries
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
 from teamwright.protocol.task import Task
 from teamwright.storage.directory_identity import directory_identity

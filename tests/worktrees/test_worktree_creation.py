@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from teamwright.git.git_entries import git_entries
+from teamwright.git.repository_risks import git_entries
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
 from teamwright.session.wiring.worktree_factory import remote_record
 from teamwright.worktrees.commit_bundle import BEGIN

@@ -51,7 +51,7 @@ from teamwright.protocol.messages import text_block
 from teamwright.protocol.program_log import LOGGER
 from teamwright.protocol.usage import NO_CAPS, Budget, Usage
 from teamwright.session.agents.model_change import ModelChange
-from teamwright.session.control.agent_actions import (
+from teamwright.session.control.action_table import (
     ask_agent,
     clear_lead,
     compact_agent,

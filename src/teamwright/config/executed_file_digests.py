@@ -12,11 +12,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from teamwright.git.git_entries import SUBMODULES, GitEntry, git_entries
 from teamwright.git.program_settings import (
     person_entries,
     person_environment,
 )
+from teamwright.git.repository_risks import SUBMODULES, GitEntry, git_entries
 from teamwright.hooks.hook_definitions import HookSpec
 from teamwright.permissions.executed_files import RunFiles
 from teamwright.processes.mentioned_files import content_digest

@@ -21,8 +21,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.config.settings.files import bad_settings
-from teamwright.git.git_entries import GitEntry
 from teamwright.git.repository import trust_root, work_tree
+from teamwright.git.repository_risks import GitEntry
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import StorageError, TeamwrightError, UsageError
 from teamwright.protocol.ids import now_ms

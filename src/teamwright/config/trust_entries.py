@@ -25,8 +25,8 @@ from teamwright.config.repository_programs import git_files, hook_files, line_fi
 from teamwright.config.settings.files import SettingsLayer, SettingsOrigin, is_user_only_variable, read_layer
 from teamwright.config.settings.keys import MODE, setting_keys
 from teamwright.config.team_file import FILE, read_definition, widening_of_role, widening_of_team
-from teamwright.git.git_entries import GitEntry, git_entries
 from teamwright.git.program_settings import person_entries, person_environment
+from teamwright.git.repository_risks import GitEntry, git_entries
 from teamwright.hooks.hook_definitions import HookSpec, parse_hooks
 from teamwright.permissions.executed_files import NOTHING, RunFiles, merge_run_files
 from teamwright.permissions.verdict import Mode

@@ -21,7 +21,7 @@ from teamwright.protocol.ids import LEAD, display_name
 from teamwright.saved.saved_members import match_member_name
 from teamwright.saved.team_access import SavedTeamAccess
 from teamwright.saved.teams import all_teams
-from teamwright.session.wiring.worktrees import stored_worktree
+from teamwright.session.wiring.worktree_use import stored_worktree
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 from teamwright.subagents.journal import RunJournal

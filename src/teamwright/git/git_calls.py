@@ -15,8 +15,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.git.git_entries import GitEntry, git_entries
 from teamwright.git.program_settings import UnclearSettings, person_switches
+from teamwright.git.repository_risks import GitEntry, git_entries
 from teamwright.processes.program_environment import find_program, own_variables
 
 _SAFE_SETTINGS = {

@@ -37,7 +37,7 @@ from teamwright.protocol.member_flags import MemberFlags
 from teamwright.protocol.members import RosterMember
 from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.agents.policies import AgentPolicies, OnAlways
-from teamwright.session.control.agent_actions import ActionContext
+from teamwright.session.control.action_table import ActionContext
 from teamwright.session.preparation import SessionContext, load_member_context
 from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.spawn_file import VARIABLE, SpawnFile, discard, options_of, restore_variables

@@ -25,7 +25,7 @@ from teamwright.protocol.events import LIVE, MemberChanged, ModeChanged, TaskCha
 from teamwright.protocol.members import MemberState
 from teamwright.protocol.runtime_tags import TaskEnd
 from teamwright.session.agents.factory import AgentFactory
-from teamwright.session.control.agent_actions import ActionContext, perform
+from teamwright.session.control.action_table import ActionContext, perform
 from teamwright.session.wiring.lead_services import apply_policy, rules_from_json
 from teamwright.session.wiring.team_factory import track_event
 from teamwright.tasks.task_rules import may_free_task

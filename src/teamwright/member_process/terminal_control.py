@@ -23,7 +23,7 @@ from teamwright.member_process.join_team import RunningMember
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.session.control.agent_actions import list_foreground, list_running, move_to_background, running_command
+from teamwright.session.control.action_table import list_foreground, list_running, move_to_background, running_command
 from teamwright.session.result import TaskResult, task_results
 from teamwright.tasks.task_store import OnExternalChange
 from teamwright.team_records.file_stores import FileStores

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from teamwright.git.git_entries import GitEntry
+from teamwright.git.repository_risks import GitEntry
 from teamwright.permissions.rules import PathPattern, Rule
 from teamwright.permissions.verdict import Decision, Mode, Verdict, stricter
 from teamwright.storage.real_paths import is_process_link, real_path

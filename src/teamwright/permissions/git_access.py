@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from teamwright.git.git_entries import GitEntry, GitSurvey, survey_git
 from teamwright.git.program_settings import person_entries, person_environment
 from teamwright.git.repository import Discovery, discover, possible_trees
+from teamwright.git.repository_risks import GitEntry, GitSurvey, survey_git
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.possible_file_names import Operand

@@ -116,7 +116,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
 
 async def _ask(session: Callable[[], Session], question: str, name: str) -> str:
     """Return the answer to a question from another terminal."""
-    from teamwright.session.control.agent_actions import ask_agent
+    from teamwright.session.control.action_table import ask_agent
 
     return await ask_agent(session(), question, name, ELSEWHERE)
 

@@ -173,30 +173,30 @@ class FileTaskStore:
     async def archive_all(self, target: Path) -> int:
         """Move all tasks into `target`. Numbers continue where they were. Return how many were moved."""
 
-        from teamwright.tasks import task_transfers
+        from teamwright.tasks import archive_and_adoption
 
-        return await task_transfers.archive_all(self.files, target)
+        return await archive_and_adoption.archive_all(self.files, target)
 
     async def archive_finished(self, target: Path, days: float) -> int:
         """Move tasks that were finished long ago into `target`; see `task_transfers`. Return how many were moved."""
 
-        from teamwright.tasks import task_transfers
+        from teamwright.tasks import archive_and_adoption
 
-        return await task_transfers.archive_finished(self.files, target, days)
+        return await archive_and_adoption.archive_finished(self.files, target, days)
 
     async def archive_and_remove(self, target: Path) -> int:
         """Move all tasks into `target` and remove the directory; a new list of that name starts at 1."""
 
-        from teamwright.tasks import task_transfers
+        from teamwright.tasks import archive_and_adoption
 
-        return await task_transfers.archive_and_remove(self.files, target)
+        return await archive_and_adoption.archive_and_remove(self.files, target)
 
     async def adopt_open_tasks(self, other: FileTaskStore) -> list[Task]:
         """Move the open tasks of another list here under their numbers. Return them."""
 
-        from teamwright.tasks import task_transfers
+        from teamwright.tasks import archive_and_adoption
 
-        return await task_transfers.adopt_open_tasks(self.files, other.files)
+        return await archive_and_adoption.adopt_open_tasks(self.files, other.files)
 
     # ── internal ─────────────────────────────────────────────────────────────────────────────────────────────
 

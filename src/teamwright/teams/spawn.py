@@ -34,8 +34,8 @@ from teamwright.team_records.team_state import Incarnation, TeamFile, stored_ent
 from teamwright.teams.backend import Location
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.incoming_mail import IncomingMail
-from teamwright.teams.local_team_access import LocalTeamAccess
 from teamwright.teams.local_teammate import LocalTeammate
+from teamwright.teams.local_teammate_access import LocalTeamAccess
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, pending_plan
 from teamwright.teams.protocol_message_text import TeamMailRules
 from teamwright.teams.shutdown import find_crashed

@@ -32,7 +32,7 @@ from teamwright.session.agents.specs import TrustedDefinitions, require_possible
 from teamwright.session.preparation import load_team_definition
 from teamwright.storage.files import read_plain
 from teamwright.storage.paths import Home
-from teamwright.views.assets import AssetQuery, load_subject
+from teamwright.views.configuration_sources import AssetQuery, load_subject
 
 # ── agent types ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -16,9 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.git.git_calls import NO_ENTRIES, NOT_CALLED, GitCallOptions, GitResult, run_git
-from teamwright.git.git_entries import git_entries
 from teamwright.git.program_settings import TEXT_MERGE
 from teamwright.git.repository import common_dir, discover
+from teamwright.git.repository_risks import git_entries
 from teamwright.git.unsafe_config import FILES_OF, GitEntry
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
 

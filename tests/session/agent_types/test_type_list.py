@@ -9,8 +9,8 @@ from teamwright import Team
 from teamwright.config.agent_types import LIST_BYTES, LOOK_UP, AgentTypes, DefinitionDirectory, DefinitionSources
 from teamwright.storage.paths import find_home
 from teamwright.testing import Call, ScriptedModel
-from teamwright.views.assets import AssetQuery
-from teamwright.views.directory_assets import list_assets
+from teamwright.views.configuration_sources import AssetQuery
+from teamwright.views.directory_configuration import list_assets
 
 GUIDE = (
     "Use this agent when a screen has to be drawn, e.g. a settings page. Do not use it for icons. "

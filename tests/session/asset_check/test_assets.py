@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from teamwright.config.plugins import PluginSource
-from teamwright.views.assets import AssetQuery
-from teamwright.views.directory_assets import Assets, list_assets
+from teamwright.views.configuration_sources import AssetQuery
+from teamwright.views.directory_configuration import Assets, list_assets
 from tests.session.compatibility.folder import fill, put
 
 AGENT = "---\nname: {name}\ndescription: Does.\n{more}---\nYou do.\n"

@@ -13,8 +13,8 @@ from teamwright.config.trusted_skills import make_shelf
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.session.agents.specs import TrustedDefinitions
 from teamwright.skills.skill_definition import CommandArguments, fill_pieces, split_template
-from teamwright.views.assets import AssetQuery
-from teamwright.views.directory_assets import list_assets
+from teamwright.views.configuration_sources import AssetQuery
+from teamwright.views.directory_configuration import list_assets
 from tests.session.compatibility.folder import fill, put
 
 

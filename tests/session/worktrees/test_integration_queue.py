@@ -15,8 +15,8 @@ from teamwright import Team
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.events import IntegrationChanged, Notice, TaskChanged, TeamEvent
 from teamwright.sandbox.sandbox import find_implementation
-from teamwright.session.wiring import worktrees
-from teamwright.session.wiring.worktrees import TeamWorktrees
+from teamwright.session.wiring import worktree_use
+from teamwright.session.wiring.worktree_use import TeamWorktrees
 from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import find_home
 from teamwright.tasks import draft_tasks
@@ -315,7 +315,7 @@ async def test_two_completions_at_once_by_one_member_are_both_accepted(shop):
 
 @pytest.mark.slow
 async def test_a_completion_waits_a_bounded_time_for_another_call_in_the_worktree_and_loses_nothing(shop, monkeypatch):
-    monkeypatch.setattr(worktrees, "LEASE_WAIT_S", 0.0)
+    monkeypatch.setattr(worktree_use, "LEASE_WAIT_S", 0.0)
     quick = settings(shop, **{"checks.integration_timeout_s": 0.2})
     async with a_team(shop, waiting_crew(ann=[]), settings_file=quick) as team:
         ann = await team.spawn("ann", "Wait.", isolation="worktree")

@@ -11,7 +11,7 @@ from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import LimitExceeded
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
-from teamwright.session.control.agent_actions import stop_running
+from teamwright.session.control.action_table import stop_running
 from teamwright.subagents.subagent_settings import CallRef
 from teamwright.team_records.spawn_spec import SpawnSpec
 from teamwright.testing import Call

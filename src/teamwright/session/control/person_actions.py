@@ -20,7 +20,7 @@ from teamwright.protocol.members import MemberState
 from teamwright.protocol.messages import Block
 from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Usage
-from teamwright.session.control.agent_actions import (
+from teamwright.session.control.action_table import (
     BACKGROUND,
     FOREGROUND,
     RUNNING,
@@ -30,8 +30,8 @@ from teamwright.session.control.agent_actions import (
     running_ids,
     stop_running,
 )
-from teamwright.session.control.agent_actions import list_foreground as foreground_here
-from teamwright.session.control.agent_actions import move_to_background as here_to_background
+from teamwright.session.control.action_table import list_foreground as foreground_here
+from teamwright.session.control.action_table import move_to_background as here_to_background
 from teamwright.session.control.live_agents import find_member, find_teammate, remote_members, require_members
 from teamwright.session.options import read_prompt
 from teamwright.session.result import TaskResult

@@ -67,7 +67,7 @@ from teamwright.session.wiring.mcp_factory import make_mcp_servers
 from teamwright.session.wiring.shell_startup import make_shell_startup
 from teamwright.session.wiring.team_factory import connect_budget
 from teamwright.session.wiring.telemetry import call_trace, caller_span, start_telemetry
-from teamwright.session.wiring.worktrees import enter_session_worktree
+from teamwright.session.wiring.worktree_use import enter_session_worktree
 from teamwright.storage.event_log import EventLog, find_call_number, last_call_number
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
@@ -287,7 +287,7 @@ def make_agent_factory(
     style, problem = _style(context)
 
     def make_worktrees() -> SessionWorktrees:
-        from teamwright.session.wiring import worktree_factory  # a session without worktrees loads none
+        from teamwright.session.wiring import worktree_factory  # a session without worktree_use loads none
 
         return worktree_factory.make_worktrees(context, agent_factory)
 

@@ -38,7 +38,7 @@ from teamwright.session.agents.factory import AgentFactory
 from teamwright.session.command_start import mask_secrets
 from teamwright.session.preparation import SessionContext
 from teamwright.session.wiring.program_confinement import confine_line
-from teamwright.session.wiring.worktrees import TeamWorktrees
+from teamwright.session.wiring.worktree_use import TeamWorktrees
 from teamwright.storage.event_log import EventLog, log_path
 from teamwright.storage.file_lease import lease_path
 from teamwright.storage.files import write_atomic

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from teamwright.git.git_calls import GitCallOptions, run_git
-from teamwright.git.git_entries import git_entries
+from teamwright.git.repository_risks import git_entries
 from teamwright.storage.files import read_plain
 
 _MAX_GITIGNORE = 1_000_000

@@ -40,7 +40,7 @@ COMMANDS: dict[str, CommandRow] = {
         "teamwright.ui.cli.worktrees:worktrees_command", RUN, "List worktrees of agents; `remove` removes one."
     ),
     "integrate": CommandRow(
-        "teamwright.ui.cli.worktrees:integrate", RUN, "Merge members' branches; --check, --into, --list."
+        "teamwright.ui.cli.integrate:integrate", RUN, "Merge members' branches; --check, --into, --list."
     ),
     "sessions": CommandRow(
         "teamwright.ui.cli.sessions:sessions", INSPECT, "List sessions of this directory; `rm` removes one."

@@ -25,7 +25,6 @@ from teamwright.ui.cli.output import WIDTH, json_flag, say, say_facts, say_json,
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
 from teamwright.ui.invocation import parse_agents, parse_plugin_dirs
-from teamwright.views.assets import GROUPS, Asset, AssetQuery, display_path
 from teamwright.views.configuration import (
     AgentTypeQuery,
     AgentTypesView,
@@ -33,7 +32,8 @@ from teamwright.views.configuration import (
     agent_types_view,
     find_agent_types,
 )
-from teamwright.views.directory_assets import Assets, list_assets
+from teamwright.views.configuration_sources import GROUPS, Asset, AssetQuery, display_path
+from teamwright.views.directory_configuration import Assets, list_assets
 from teamwright.views.model_catalog import (
     CATALOGUE,
     OWN_SERVER,

@@ -29,7 +29,7 @@ from teamwright.team_records.snapshots import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import is_on_terminal, run_location
 from teamwright.ui.display_text import one_line
-from teamwright.views.assets import plugin_contents
+from teamwright.views.configuration_sources import plugin_contents
 
 _CHANGES = "adds, updates and removes plugins"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.messages import message_text
-from teamwright.session.control.agent_actions import ask_agent, compact_agent
+from teamwright.session.control.action_table import ask_agent, compact_agent
 from teamwright.session.options import BUILT_IN_PROMPTS, parse_slash_command
 from teamwright.session.result import Result
 from teamwright.session.session import Session

@@ -27,7 +27,7 @@ from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
 from teamwright.protocol.ids import is_uuid
 from teamwright.protocol.messages import Block, text_block
 from teamwright.protocol.time_limit import time_limit
-from teamwright.session.control.agent_actions import set_model
+from teamwright.session.control.action_table import set_model
 from teamwright.session.control.person_actions import record_interrupt, stop_task
 from teamwright.session.options import Options
 from teamwright.session.result import Result

@@ -19,7 +19,7 @@ from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.program_log import debug_categories
-from teamwright.session.control.agent_actions import (
+from teamwright.session.control.action_table import (
     ask_agent,
     clear_lead,
     context_view,
@@ -81,7 +81,7 @@ from teamwright.ui.terminal.request_lines import (
     sandbox_lines,
     task_lines,
 )
-from teamwright.views.assets import display_path
+from teamwright.views.configuration_sources import display_path
 from teamwright.views.cost import session_cost
 from teamwright.views.live_status import sandbox_report
 from teamwright.views.log import LogView, find_call

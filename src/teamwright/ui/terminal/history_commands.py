@@ -45,8 +45,8 @@ from teamwright.ui.display_text import clean, fold_lines, one_line, window_size
 from teamwright.ui.team_review_text import key_lines, member_diff, review_lines
 from teamwright.ui.terminal.conversation_view import exchanges
 from teamwright.ui.terminal.styles import Paint, StyledLine, paint_lines
-from teamwright.views.assets import AssetQuery, display_path
-from teamwright.views.directory_assets import list_assets
+from teamwright.views.configuration_sources import AssetQuery, display_path
+from teamwright.views.directory_configuration import list_assets
 from teamwright.views.log import ConversationReader
 
 MAX_DIFF_LINES = 1_000

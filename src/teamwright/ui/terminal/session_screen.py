@@ -16,7 +16,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RequestOpened, TeamEvent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.session.command_start import mask_secrets
-from teamwright.session.control.agent_actions import running_command
+from teamwright.session.control.action_table import running_command
 from teamwright.session.control.person_actions import (
     member_names,
     members_at_work,

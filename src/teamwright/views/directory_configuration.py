@@ -23,7 +23,7 @@ from teamwright.config.team_file import FILE, read_definition
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.session.agents.specs import TrustedDefinitions, require_possible
 from teamwright.skills.rule_files import FOLDER
-from teamwright.views.assets import (
+from teamwright.views.configuration_sources import (
     GROUPS,
     Asset,
     AssetQuery,

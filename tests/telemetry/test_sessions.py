@@ -75,6 +75,16 @@ def test_a_session_without_telemetry_loads_nothing_of_it():
 
 
 @pytest.mark.finding("S5")
+async def test_a_receiver_of_traces_alone_gets_no_metrics(tmp_path):
+    with otlp_receiver() as receiver:
+        env = receiver_env(receiver) | {"OTEL_METRICS_EXPORTER": "none"}
+        async with team_with(tmp_path, env, "done") as team:
+            await asyncio.wait_for(team.run("Go."), WAIT_S)
+        await asyncio.to_thread(wait_for, receiver, "session")
+        assert not receiver.metrics
+
+
+@pytest.mark.finding("S5")
 async def test_the_persons_own_setting_switches_it_on_and_the_variable_wins(tmp_path):
     own = tmp_path / "settings.json"
     own.write_text('{"otel": true}')

@@ -116,7 +116,8 @@ class TelemetryFollower:
             from teamwright.telemetry.otlp import SpanExporter
 
             self._exporter = SpanExporter(self._env, self._version)
-            self._metrics = SessionMetrics(self._env, self._version)
+            if self._env.get("OTEL_METRICS_EXPORTER", "").strip().lower() != "none":
+                self._metrics = SessionMetrics(self._env, self._version)
             while not self._stopping.is_set():
                 self._wake.wait()
                 self._stopping.wait(DELAY_S)
@@ -128,7 +129,8 @@ class TelemetryFollower:
             self._waiting += self._builder.finish(time.time())
             self._send()
             self._mark_path.unlink(missing_ok=True)
-            self._metrics.close(CLOSE_S)
+            if self._metrics is not None:
+                self._metrics.close(CLOSE_S)
             self._exporter.close()
         except Exception as problem:  # telemetry must not end a session
             log_failure("telemetry", problem)

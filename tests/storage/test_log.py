@@ -9,6 +9,7 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import (
     MemberChanged,
     MessageSent,
+    ModelCallEnded,
     Notice,
     RequestOpened,
     RunEnded,
@@ -16,6 +17,7 @@ from teamwright.protocol.events import (
     ToolCalled,
     TurnEnded,
 )
+from teamwright.protocol.usage import Usage
 from teamwright.storage import event_log as module
 from teamwright.storage.event_log import SNAPSHOT_EVERY, EventLog, LogTail, read_events, read_recent
 from teamwright.storage.json_lines import Journal
@@ -397,3 +399,13 @@ def test_damaged_lines_in_the_middle_are_told_when_the_log_is_opened_again_and_k
     third = EventLog(path)
     third.close()
     assert third.lost_lines is None and third.last_number == 6
+
+
+async def test_the_money_of_an_answer_is_in_the_file_before_the_work_continues(tmp_path):
+    """A kill in the next step, while a command starts, must not lose what was spent."""
+    log = EventLog(tmp_path / "events.jsonl")
+    spent = ModelCallEnded(member="ann", usage=Usage(output_tokens=3, requests=1, usd=0.25), model="m", tools=1)
+    log.emit(spent)
+    [(_, read)] = read_events(log.path)
+    assert isinstance(read, ModelCallEnded) and read.usage.usd == 0.25
+    log.close()

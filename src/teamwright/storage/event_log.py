@@ -24,7 +24,7 @@ from msgspec import Struct, field
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.event_json import SCHEMA, from_json
-from teamwright.protocol.events import LIVE, Notice, RequestOpened, TeamEvent, ToolCalled
+from teamwright.protocol.events import LIVE, ModelCallEnded, Notice, RequestOpened, TeamEvent, ToolCalled
 from teamwright.protocol.messages import encode
 from teamwright.storage.json_lines import (
     Journal,
@@ -55,6 +55,10 @@ LOG_NAME = "events.jsonl"
 _ENCODED_AT_ONCE = (ToolCalled, RequestOpened)
 """Events that contain objects of other modules (a tool's input), which may change later: they are encoded immediately.
 """
+
+_WRITTEN_AT_ONCE = (ToolCalled, ModelCallEnded)
+"""Events that are in the file before the work continues: every result in a conversation has its number here, and a kill
+loses no money that was spent."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _logger = logging.getLogger(__name__)
@@ -114,8 +118,8 @@ class EventLog:
             self._lines.append(_line(self._n, event) if isinstance(event, _ENCODED_AT_ONCE) else (self._n, event))
             if self.state is not None:
                 self._update_state(self.state, event)
-            if isinstance(event, ToolCalled):
-                self.flush()  # before the conversation has the result: every result there has its number here
+            if isinstance(event, _WRITTEN_AT_ONCE):
+                self.flush()
             elif first:
                 self._flush_soon()
             self._pass_on(event)

@@ -49,7 +49,10 @@ from teamwright.storage.json_lines import Journal, LostLines
 
 PAUSE_TURN = "pause_turn"
 """The `stop_reason` of an answer that the model continues when it is called again."""
-INTERRUPTED_RESULT = "The call was interrupted before it ended; what it did until then stays done."
+INTERRUPTED_RESULT = (
+    "The call was interrupted before it ended: it may have done a part, all or nothing of its work. Look first, and "
+    "make it again if its work is missing."
+)
 NEVER_RAN_RESULT = "The turn was interrupted before this call ran: nothing of it was done."
 RUNNING_RESULT = "This call still runs: it has no result yet."
 CALLERS_RESULT = "The result of this call went to the agent that made it."

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright import Budget, Team
+from teamwright.agent.transcript import MESSAGE_KEY, line_message
 from teamwright.models.model import Request
 from teamwright.models.providers.anthropic_messages import request_body
 from teamwright.protocol.ids import LEAD
@@ -95,8 +96,8 @@ async def transcript(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     before = heap()
     lengthen(path, spec["bytes"])
     with path.open("rb") as file:
-        messages = (line[line.find(b',"message":') + 11 : -2] for line in file)
-        digests = [hash(message) for message in messages if message.startswith(b'{"role"')]
+        found = ((line[:-1], line.find(MESSAGE_KEY)) for line in file)
+        digests = [hash(line_message(line, at)) for line, at in found if at > 0]
     asked: list[tuple[int, bool, int]] = []
 
     def answer(text: str, request: Request) -> str:

@@ -72,7 +72,7 @@ def program(tmp_path: Path, repo: Path) -> Program:
 def test_a_team_that_its_budget_stops_in_the_middle_is_resumed_with_a_larger_one_and_finishes(program: Program):
     with LoopbackModel.in_thread(players) as server:
         program.url = server.url
-        first = program.run("-p", "count", "--max-tokens", "45000", "--output-format", "json")
+        first = program.run("-p", "count", "--max-tokens", "32000", "--output-format", "json")
         assert first.returncode == 4, first.stderr
         result = json.loads(first.stdout)
         assert (result["team"]["limit"], result["team"]["resume_command"]) == ("tokens", "teamwright resume crew")

@@ -211,7 +211,7 @@ def test_stream_json_is_an_object_a_line_from_init_to_result(tmp_path, repo):
     assert kinds == ["system", "assistant", "user", "assistant", "result"]
     init, result = lines[0], lines[-1]
     assert (init["subtype"], init["cwd"], init["permissionMode"]) == ("init", str(repo), "default")
-    assert {"Bash", "Read", "TeamCreate"} <= set(init["tools"])
+    assert {"Bash", "Read", "SendMessage"} <= set(init["tools"])
     assert {line["session_id"] for line in lines} == {result["session_id"]}
     assert len({line["uuid"] for line in lines if "uuid" in line}) == len([1 for line in lines if "uuid" in line])
     spoken = [line for line in lines if line["type"] in {"user", "assistant"}]
@@ -381,7 +381,8 @@ def test_the_variable_stands_above_the_setting_and_a_wrong_value_is_an_error(ser
     served.settings(teams=False)
     served.env = {"TEAMWRIGHT_TEAMS": "1"}
     assert served.run("-p", "hi").returncode == 0
-    assert {tool["name"] for tool in served.server.bodies[0]["tools"]} >= TEAM_TOOLS
+    tools = {tool["name"]: tool["description"] for tool in served.server.bodies[0]["tools"]}
+    assert "teammate" in tools["Agent"] and "SendMessage" in tools
     served.env = {"TEAMWRIGHT_TEAMS": "maybe"}
     done = served.run("-p", "hi")
     assert (done.returncode, error_of(done)[0]) == (3, "bad-settings")

@@ -141,9 +141,8 @@ def test_without_a_way_to_search_the_tool_is_absent_and_agents_that_name_it_are_
         (folder / f"{name}.md").write_text(f"---\nname: {name}\ndescription: d\ntools: {tools}\n---\nYou work.\n")
     player = Player()
     made = run(program, player, "--trust")
-    assert "WebSearch" not in player.tools and "WebFetch" in player.tools
+    assert "WebSearch" not in player.tools and "WebFetch" not in player.tools, "ToolSearch finds WebFetch"
     [line] = [line for line in made["stderr"].splitlines() if "no web search here" in line]
     assert "researcher" in line and "writer" not in line and "web_search.command" in line
     program.settings(**{"web_search": {"command": f"{sys.executable} -c ''"}})
     assert "no web search here" not in run(program, player, "--trust")["stderr"]
-    assert "WebSearch" in player.tools

@@ -188,13 +188,13 @@ class ShutdownRejected(_ProtocolMessage, frozen=True, kw_only=True, tag="shutdow
 
 
 class PlanApprovalRequest(_ProtocolMessage, frozen=True, kw_only=True, tag="plan_approval_request"):
-    """A member submits its plan."""
+    """A member submits its plan. A plan that cannot be understood is reported where it is read."""
 
     sender: str
     timestamp: str
     plan_file_path: str
     plan_content: str
-    request_id: str
+    request_id: Any
 
 
 class PlanApprovalResponse(_ProtocolMessage, frozen=True, kw_only=True, tag="plan_approval_response"):

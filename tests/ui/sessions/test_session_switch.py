@@ -28,7 +28,7 @@ def ids(home) -> dict[str, str]:
     """The ids of sessions by their first words."""
     found = {}
     for path in (home / ".teamwright" / "projects").glob("*/*.jsonl"):
-        words = re.search(r'"text":"(\w+ words)"', path.read_text())
+        words = re.search(r'"(?:text|content)":"(\w+ words)"', path.read_text())
         found[words[1] if words else ""] = path.stem
     return found
 

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.model_server_replies import Answer
+from teamwright.testing.model_server_replies import Answer, ScriptedReply
+from teamwright.views.live_check_plan import TOOL
 from tests.live.service import NO_KEY, NOT_ASKED, UNNAMED, models
+from tests.support.live_check_service import purpose, sound
 from tests.support.model_requests import teammate_of
 from tests.support.waits import WAIT_S
 from tests.ui.program import KEY
@@ -39,12 +41,16 @@ def results(body: dict) -> list[str]:
     return [names[b["tool_use_id"]] for b in blocks if b["type"] == "tool_result"]
 
 
-def plays(body: dict) -> Answer:
+def is_live_check(body: dict) -> bool:
+    """Whether `doctor --live` asks: with its tool, or for one of its other checks."""
+    return purpose(body) != "calls" or any(tool["name"] == TOOL for tool in body.get("tools", ()))
+
+
+def plays(body: dict) -> ScriptedReply:
     """A model that does as it is told, by the words of the prompts."""
     text, done = said(body), results(body)
-    if "being tried" in json.dumps(body.get("system", "")):
-        usage = {"input_tokens": 40, "cache_read_input_tokens": 6_500, "output_tokens": 20}
-        return Answer("Ready.", tools=[("report", {"word": "ready", "count": 7})], usage=usage)
+    if is_live_check(body):
+        return sound(body)
     if who(body) != "lead":
         return member(who(body), text, done)
     if "in small letters: ready" in text:

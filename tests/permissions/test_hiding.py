@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from teamwright.permissions.decision_context import PermissionScope
@@ -416,6 +416,7 @@ def _nested(hides: list[str], command: str) -> str:
 
 @pytest.mark.promise("G2", "P7")
 @settings(max_examples=examples(EXAMPLES), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(line="PS4='$(cat <<EOF\n$(git push)\nEOF)'; set -x; ls")
 @given(line=lines)
 def test_not_even_hidden_in_one_another_between_harmless_commands(sandbox, line):
     check(sandbox, line)

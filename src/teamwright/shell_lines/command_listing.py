@@ -204,7 +204,8 @@ class CommandListing:
     def list_guess(self, text: str, places: Directories, *, is_script: bool = False) -> None:
         """List a text that may run as a command. A guess can only forbid.
 
-        With `is_script` it is certainly a command, so an unreadable one may be any command.
+        With `is_script` it is certainly a command, so an unreadable one may be any command. So may one with a
+        substitution, which runs when the text is expanded.
         """
         aside = ParsedLine()
         if self.state.depth > MAX_DEPTH:
@@ -214,7 +215,7 @@ class CommandListing:
         if aside.is_valid:
             self.state.parsed.commands += [replace(found, role="guess") for found in aside.commands]
             self.state.parsed.redirects += aside.redirects
-        elif is_script:
+        elif is_script or "$(" in text or "`" in text:
             self.state.parsed.commands.append(ShellCommand((None,), places, role="guess"))
         return None
 

@@ -104,7 +104,7 @@ class BudgetTracker:
 
     @property
     def spent(self) -> Budget:
-        """What the run has used of its caps."""
+        """The part of its caps that the run has used."""
         run = self.run
         minutes = run.minutes() if run.minutes is not None else None
         return Budget(usd=run.usd or None, tokens=run.tokens or None, calls=run.calls or None, minutes=minutes or None)

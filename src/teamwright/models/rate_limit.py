@@ -60,7 +60,7 @@ class RateLimiter:
     ) -> None:
         self._terms = RateLimitTerms(max_running, backoff_s, max_backoff_s)
         self.place = "a free place among those who may call"
-        """What a call waits for while as many run as may run at once, in words."""
+        """Names, for the user, the place that a call waits for while as many run as may run at once."""
         self._store = store or MemoryRateLimitStore()
         self.running_count = 0
         """The number of running calls."""
@@ -120,7 +120,7 @@ class RateLimiter:
                 return None
             place = self._take_permit(state)
             if place is None:
-                self._store.release_permit(ANY_PERMIT)  # nobody waits yet
+                self._store.release_permit(ANY_PERMIT)  # no call waits yet
                 return None
             self.running_count += 1
         return CallPermit(state.epoch, place)

@@ -88,7 +88,7 @@ class HttpExchange:
 
     @property
     def end_mark(self) -> str:
-        """What ends an answer of this API."""
+        """The event that ends an answer of this API."""
         return self._endpoint.facts.end
 
     async def events(self, outgoing: OutgoingRequest, reader: EventReader) -> AsyncGenerator[dict[str, Any], None]:
@@ -385,7 +385,7 @@ class AnswerAssembly:
         if kind == PROMPT_PROGRESS:
             return AlivePart(prompt_read=float(event["share"]))
         if not isinstance(kind, str) and ("delta" in event or "content_block" in event):
-            raise KeyError("type")  # a part of the answer that nobody can place
+            raise KeyError("type")  # a part of the answer without a known place
         self.has_begun = True
         if self.is_whole:
             # Only the counts may follow the end: a call in later events would run although no answer has it.

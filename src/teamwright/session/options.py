@@ -91,7 +91,7 @@ class Options(Struct, frozen=True):
     calls_per_agent: int | None = None
     """The cap on model calls of each agent but the lead in a headless run, where no setting has one."""
     spent: Budget = NO_CAPS
-    """What earlier sessions of this run have used of its caps."""
+    """The part of its caps that earlier sessions of this run have used."""
     session_id: str | None = None
     resume: str | None = None
     fork: bool = False

@@ -120,12 +120,14 @@ class ExitPlanMode(Tool[ExitPlanInput]):
 
     def _outcome_result(self, outcome: PlanOutcome) -> ToolResult:
         if outcome.approved is None:
-            whom = "the lead" if outcome.approver == LEAD else "the user"
+            approver = "the lead" if outcome.approver == LEAD else "the user"
             text = (
-                f"The plan was handed in and waits for {whom}. It is not approved yet: you are still in plan mode.\n"
+                f"Your plan waits for {approver}. It is not approved yet: you are still in plan mode.\n"
                 f"Your turn ends here; you are woken by the answer. Request ID: {outcome.request}"
             )
-            return ToolResult(text, brief=f"waits for {whom}", ends_turn=True, facts={"request_id": outcome.request})
+            return ToolResult(
+                text, brief=f"waits for {approver}", ends_turn=True, facts={"request_id": outcome.request}
+            )
         if outcome.approved:
             return self._left_result(outcome)
         why = outcome.reason.strip().rstrip(".") or "no reason was given"

@@ -155,7 +155,7 @@ class LiveCheckPlan(Struct, frozen=True):
 
 
 class Ceiling:
-    """What the check may still use, in money; in tokens where the price is unknown.
+    """The rest that the check may use, in money; in tokens where the price is unknown.
 
     A request takes its most, and gives back what the service did not count. A service that counts more than was asked
     for takes that from the later requests.

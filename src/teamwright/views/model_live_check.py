@@ -234,7 +234,7 @@ class LiveCheckRun:
 
 
 class _Heard:
-    """What came of one answer so far."""
+    """The part of one answer that has come so far."""
 
     def __init__(self, planned: PlannedRequest) -> None:
         self._most = planned.answer_tokens

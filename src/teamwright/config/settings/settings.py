@@ -235,7 +235,7 @@ class ExternalCommandSettings(Struct, frozen=True):
 class ServerEntry(Struct, frozen=True):
     """One entry as written. `foreign`: it comes from a repository, so it receives none of our credentials.
 
-    `root` is the repository in which it is read, regardless of origin.
+    `root` is the repository that you work in, also for an entry of your own settings.
     """
 
     name: str

@@ -53,13 +53,13 @@ async def build_teammate(factory: AgentFactory, spec: SpawnSpec, team: SessionTe
     plan = factory.plans.make_plan_mode(policy(), factory.home.plans, record, name=spec.name)
 
     async def tools(card: ModelCard) -> list[AnyTool]:
-        own = [
+        allowed = [
             tool
             for tool in factory.toolset.tools(Caller(spec.name, team))
             if tool.name not in LEAD_ONLY and (kind.allows(tool.name) or tool.name in TEAMMATE_TOOLS)
         ]
-        own += factory.toolset.plan_tools(spec.name, plan, factory.plans)
-        return await factory.offered_tools(own, card, kind, inherited)
+        allowed += factory.toolset.plan_tools(spec.name, plan, factory.plans)
+        return await factory.offered_tools(allowed, card, kind, inherited)
 
     def system(card: ModelCard) -> list[Block]:
         return teammate_prompt(kind, compact=factory.toolset.is_compact(card, kind))
@@ -77,12 +77,12 @@ async def build_teammate(factory: AgentFactory, spec: SpawnSpec, team: SessionTe
         own=path,
     )
     workplace = factory.make_workplace(inherited, model, None if place is not None else spec.cwd)
-    own = await tools(model.card)
+    offered = await tools(model.card)
     if git is None:
-        make_prefix = partial(factory.new_prefix, model, system(model.card), own)
+        make_prefix = partial(factory.new_prefix, model, system(model.card), offered)
         conversation = factory.continue_conversation(load_conversation(path, prefixes), model, kind, make_prefix)
     else:
-        prefix = factory.new_prefix(model, system(model.card), own, effort)
+        prefix = factory.new_prefix(model, system(model.card), offered, effort)
         conversation = Conversation.start(path, prefix, factory.header(who, model, workplace, await git))
     activity = factory.make_activity(who)
     return factory.make_agent(
@@ -91,7 +91,7 @@ async def build_teammate(factory: AgentFactory, spec: SpawnSpec, team: SessionTe
         inherited=inherited,
         workplace=workplace,
         activity=activity,
-        tools=own,
+        tools=offered,
         conversation=conversation,
         meter=factory.meters.member(spec.name, budget, lambda: activity.worked_s, is_resumed=not is_new),
         plan=factory.plans.restore_plan_mode(spec.name, plan, workplace, new=is_new, begins=spec.starts_in_plan_mode),

@@ -1,4 +1,4 @@
-"""What the lead's process does for member processes: it answers their calls, and gives them the lead's policy.
+"""The lead's process answers the calls of member processes and gives them the lead's policy.
 
 One request queue, one budget tracker and one policy apply to all processes of a session.
 """

@@ -95,7 +95,7 @@ class ProcessRole(Protocol):
     member: str
     """The agent whose process it is."""
     lead_answers: bool | None
-    """Whether the lead allows all requests of its members; None: the setting decides."""
+    """True if the lead allows all requests of its members, False if it asks; None: the setting decides."""
     is_led_externally: bool
     """True when another program leads the team."""
     on_always: OnAlways | None

@@ -40,7 +40,7 @@ _DIGEST = re.compile(r"[0-9a-f]{8,64}")
 
 
 class KnownLines(Struct, frozen=True):
-    """What a client has of a transcript: all up to the message of this uuid, and so many lines after it."""
+    """The part of a transcript that a client has: all up to the message of this uuid, and so many lines after it."""
 
     uuid: str
     after: int
